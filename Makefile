@@ -114,9 +114,10 @@ GO_TOOLS := $(CURDIR)/target/go-tools
 
 # Where libquoit is loaded, all runs under the race detector; where it is linked, without. Whether it is loaded or linked makes no
 # other difference, so that two runs see what four would.
+# Without cgo the module's tests are run from go/nocgo, whose import is laid over them: the module itself cannot require that.
 # A program under the race detector waits at its end for what other goroutines may still do: a tenth of a second in place
 # of a whole one, as each package is such a program, and some of their tests start several.
-go: capi ## Build libquoit, and lint and test the Go module: with it under the race detector, linked, and without it
+go: capi ## Build libquoit, and lint and test the Go module: with it under the race detector, linked, without it, and without cgo
 	@$(STAGE) Go $(MAKE) --no-print-directory go-tests
 
 go-tests:
@@ -132,6 +133,8 @@ go-tests:
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
 		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test $$build ./...; done
 	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test ./...; \
+		(cd nocgo; echo "go: CGO_ENABLED=0 with go/nocgo"; $(GO) vet ./...; QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
+			$(GO) test -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
 		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
 
 MAVEN ?= mvn

@@ -1,4 +1,4 @@
-//go:build linux && cgo && !quoit_std && (amd64 || arm64)
+//go:build linux && (cgo || quoit_nocgo) && !quoit_std && (amd64 || arm64)
 
 package quoit
 

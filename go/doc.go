@@ -21,7 +21,7 @@
 //
 // EngineAuto takes io_uring where the kernel lets it, otherwise epoll, both in libquoit.so.0: the file that the
 // environment's QUOIT_LIBRARY names, or else that on the system's path. Where it is missing or of another version,
-// without cgo, off Linux, or with the tag quoit_std, EngineStd runs on package net. The reason is logged and returned by
+// off Linux, with the tag quoit_std, or without cgo and the import of go/nocgo, EngineStd runs on package net. The reason is logged and returned by
 // Loops.EngineReason. The tag quoit_static links target/capi/lib/libquoit.a of a clone instead.
 //
 // # Threads

@@ -25,7 +25,7 @@ import (
 const base = "github.com/quoit-io/quoit/go"
 
 // modules are what users import, by their folders below go.
-var modules = []string{"", "fasthttp", "prometheus", "lib/linux_amd64", "lib/linux_arm64"}
+var modules = []string{"", "fasthttp", "prometheus", "nocgo", "lib/linux_amd64", "lib/linux_arm64"}
 
 // libraries are what a module carries: the name inside it, and the target whose library that is.
 var libraries = map[string]map[string]string{

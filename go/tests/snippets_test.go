@@ -21,6 +21,7 @@ import (
 	// For go.mod, as blocks import them.
 	_ "github.com/quoit-io/quoit/go/lib/linux_amd64"
 	_ "github.com/quoit-io/quoit/go/lib/linux_arm64"
+	_ "github.com/quoit-io/quoit/go/nocgo"
 )
 
 // Packages that a block may use without importing them.
@@ -35,6 +36,7 @@ var preamble = []string{
 var importable = []string{
 	"github.com/quoit-io/quoit/go/lib/linux_amd64",
 	"github.com/quoit-io/quoit/go/lib/linux_arm64",
+	"github.com/quoit-io/quoit/go/nocgo",
 }
 
 // What a fragment has from the program around it.

@@ -1,16 +1,13 @@
-//go:build linux && cgo && !quoit_std && (amd64 || arm64)
+//go:build linux && !quoit_std && (amd64 || arm64)
 
 package native
-
-// #include <stdlib.h>
-// #include "shim.h"
-import "C"
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -35,6 +32,9 @@ func Load() error { return loaded() }
 var loaded = sync.OnceValue(load)
 
 func load() error {
+	if err := callable(); err != nil {
+		return err
+	}
 	file := "libquoit.so.0"
 	named := os.Getenv(LibraryVariable)
 	if named != "" {
@@ -49,16 +49,15 @@ func load() error {
 			file = "the libquoit inside this program"
 		}
 	}
-	var text text
 	if inside != nil {
 		if reason := open(named); reason != nil {
 			return missing(file, named != "", reason, inside)
 		}
 	}
-	if C.shim_abi_check(text.pointer()) < 0 {
-		return fmt.Errorf("%s does not belong to %s: %s", file, ourselves(), &text)
+	if err := abiCheck(); err != nil {
+		return fmt.Errorf("%s does not belong to %s: %w", file, ourselves(), err)
 	}
-	if err := checkLayout(C.GoString(C.shim_layout())); err != nil {
+	if err := checkLayout(layout()); err != nil {
 		return fmt.Errorf("%s, libquoit %s, does not belong to %s: %w; install a libquoit that fits", file, Version(), ourselves(), err)
 	}
 	return nil
@@ -75,17 +74,6 @@ func ourselves() string {
 		}
 	}
 	return path
-}
-
-// open opens a file; an empty path is that of the system.
-func open(path string) error {
-	var text text
-	name := C.CString(path)
-	defer C.free(unsafe.Pointer(name))
-	if C.shim_open(name, text.pointer()) < 0 {
-		return errors.New(text.String())
-	}
-	return nil
 }
 
 // errNotInside says that the program has no library inside it.
@@ -115,17 +103,48 @@ func openInside() error {
 	return fmt.Errorf("that of %s: %w, and as a file: %w%s", module, fromMemory, fromFile, misfit(library, fromFile.Error(), onGlibc()))
 }
 
-func onGlibc() bool { return C.shim_on_glibc() != 0 }
-
 func openMemory(library []byte) error {
-	var text text
-	file := C.shim_memory_file(unsafe.Pointer(unsafe.SliceData(library)), C.size_t(len(library)), text.pointer())
-	if file < 0 {
-		return errors.New(text.String())
+	file, err := memoryFile(library)
+	if err != nil {
+		return err
 	}
-	defer syscall.Close(int(file))
+	defer syscall.Close(file)
 	return open(fmt.Sprintf("/proc/self/fd/%d", file))
 }
+
+// memoryFile is a descriptor of a file in memory that has these bytes and can be run.
+func memoryFile(library []byte) (int, error) {
+	// Of memfd_create(2); the second is since Linux 6.3.
+	const closeOnExec, executable = 0x1, 0x10
+	// The name is what maps and debuggers show. Where vm.memfd_noexec is set, a file has to be asked for as one to run.
+	name := []byte("libquoit.so\x00")
+	create := func(flags uintptr) (uintptr, syscall.Errno) {
+		file, _, errno := syscall.Syscall(memfdCreate[runtime.GOARCH], uintptr(unsafe.Pointer(&name[0])), flags, 0)
+		return file, errno
+	}
+	file, errno := create(closeOnExec | executable)
+	if errno == syscall.EINVAL {
+		file, errno = create(closeOnExec)
+	}
+	if errno != 0 {
+		return -1, fmt.Errorf("memfd_create: %w", errno)
+	}
+	for len(library) > 0 {
+		written, err := syscall.Write(int(file), library)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			syscall.Close(int(file))
+			return -1, fmt.Errorf("writing to a file in memory: %w", err)
+		}
+		library = library[written:]
+	}
+	return int(file), nil
+}
+
+// memfdCreate is the number of memfd_create(2), which package syscall lacks.
+var memfdCreate = map[string]uintptr{"amd64": 319, "arm64": 279}
 
 // openTemporary is for where there is no memory to run from, or no /proc to name it by.
 func openTemporary(library []byte) error {
@@ -157,13 +176,8 @@ func missing(file string, named bool, reason, inside error) error {
 		before, file, reason, LibraryVariable)
 }
 
-// Version is the library's own version.
-func Version() string { return C.GoString(C.shim_version()) }
-
 // text is room for the text of a failed call.
-type text [C.SHIM_TEXT]byte
-
-func (t *text) pointer() *C.char { return (*C.char)(unsafe.Pointer(t)) }
+type text [textSize]byte
 
 func (t *text) String() string {
 	end := bytes.IndexByte(t[:], 0)
@@ -173,6 +187,6 @@ func (t *text) String() string {
 	return string(t[:end])
 }
 
-func (t *text) failure(call string, code C.int) error {
-	return &Error{Call: call, Errno: errno(int(code)), Text: t.String()}
+func (t *text) failure(call string, code int) error {
+	return &Error{Call: call, Errno: syscall.Errno(-code), Text: t.String()}
 }

@@ -32,24 +32,10 @@ int shim_on_glibc(void)
     return 1;
 }
 
-int shim_memory_file(const void *bytes, size_t length, char *text)
-{
-    (void)bytes;
-    (void)length;
-    (void)text;
-    return -1;
-}
-
 #else
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-/* Of memfd_create(2), for headers that are older than it (Linux 3.17), or than MFD_EXEC (6.3). */
-enum { MEMORY_CLOSE_ON_EXEC = 1, MEMORY_EXECUTABLE = 0x10 };
 
 #define FIELD(name) __typeof__(&quoit_##name) name;
 static struct { CALLS(FIELD) } library;
@@ -86,30 +72,6 @@ int shim_open(const char *path, char *text)
 int shim_on_glibc(void)
 {
     return dlsym(RTLD_DEFAULT, "gnu_get_libc_version") != NULL;
-}
-
-int shim_memory_file(const void *bytes, size_t length, char *text)
-{
-    /* The name is what maps and debuggers show. Where vm.memfd_noexec is set, a file has to be asked for as one to run. */
-    int file = (int)syscall(SYS_memfd_create, "libquoit.so", MEMORY_CLOSE_ON_EXEC | MEMORY_EXECUTABLE);
-    if (file < 0 && errno == EINVAL)
-        file = (int)syscall(SYS_memfd_create, "libquoit.so", MEMORY_CLOSE_ON_EXEC);
-    if (file < 0) {
-        snprintf(text, SHIM_TEXT, "memfd_create: %s", strerror(errno));
-        return -1;
-    }
-    for (size_t done = 0; done < length;) {
-        ssize_t written = write(file, (const char *)bytes + done, length - done);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0) {
-            snprintf(text, SHIM_TEXT, "writing to a file in memory: %s", strerror(errno));
-            close(file);
-            return -1;
-        }
-        done += (size_t)written;
-    }
-    return file;
 }
 
 #endif

@@ -15,9 +15,6 @@ int shim_open(const char *path, char *text);
 /* Whether this program runs on glibc; otherwise it is musl. */
 int shim_on_glibc(void);
 
-/* A descriptor of a file in memory that has these bytes and can be run, or -1 with the reason. */
-int shim_memory_file(const void *bytes, size_t length, char *text);
-
 int shim_abi_check(char *text);
 const char *shim_version(void);
 const char *shim_layout(void);

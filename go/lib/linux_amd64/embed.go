@@ -1,4 +1,4 @@
-//go:build linux && amd64 && cgo && !quoit_static && !quoit_std
+//go:build linux && amd64 && !quoit_static && !quoit_std
 
 package linux_amd64
 

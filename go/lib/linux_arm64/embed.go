@@ -1,4 +1,4 @@
-//go:build linux && arm64 && cgo && !quoit_static && !quoit_std
+//go:build linux && arm64 && !quoit_static && !quoit_std
 
 package linux_arm64
 

@@ -6,12 +6,14 @@ require (
 	github.com/panjf2000/gnet/v2 v2.10.0
 	github.com/quoit-io/quoit/go v0.0.0
 	github.com/quoit-io/quoit/go/fasthttp v0.0.0
+	github.com/quoit-io/quoit/go/nocgo v0.0.0
 	github.com/valyala/fasthttp v1.73.0
 	golang.org/x/sys v0.47.0
 )
 
 require (
 	github.com/andybalholm/brotli v1.2.2 // indirect
+	github.com/ebitengine/purego v0.11.3 // indirect
 	github.com/klauspost/compress v1.19.1 // indirect
 	github.com/panjf2000/ants/v2 v2.12.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
@@ -24,4 +26,5 @@ require (
 replace (
 	github.com/quoit-io/quoit/go => ../../../go
 	github.com/quoit-io/quoit/go/fasthttp => ../../../go/fasthttp
+	github.com/quoit-io/quoit/go/nocgo => ../../../go/nocgo
 )

@@ -19,12 +19,7 @@ package native
 */
 import "C"
 
-import (
-	"syscall"
-	"unsafe"
-)
-
-func errno(code int) syscall.Errno { return syscall.Errno(-code) }
+import "unsafe"
 
 // Loop is quoit_loop. All its methods must be called on one thread.
 type Loop struct {
@@ -52,7 +47,7 @@ func Probe(config *Config) (usable bool, reason string, features []Capability, e
 	var text text
 	var found *C.quoit_capabilities
 	if code := C.shim_capabilities_probe((*C.quoit_config)(unsafe.Pointer(config)), &found, text.pointer()); code < 0 {
-		return false, "", nil, text.failure("quoit_capabilities_probe", code)
+		return false, "", nil, text.failure("quoit_capabilities_probe", int(code))
 	}
 	defer C.shim_capabilities_free(found)
 	C.shim_capabilities_reason(found, text.pointer(), C.SHIM_TEXT)
@@ -96,7 +91,7 @@ func Bind(address string, flags uint32, backlog int) (*Socket, error) {
 	code := C.shim_socket_bind(data, C.size_t(len(address)), C.uint32_t(flags), C.uint32_t(backlog), &socket.handle,
 		text.pointer())
 	if code < 0 {
-		return nil, text.failure("quoit_socket_bind", code)
+		return nil, text.failure("quoit_socket_bind", int(code))
 	}
 	return socket, nil
 }
@@ -120,7 +115,7 @@ func NewLoop(config *Config, index int) (*Loop, error) {
 	code := C.shim_loop_create((*C.quoit_config)(unsafe.Pointer(config)), C.uint32_t(index), &loop.handle,
 		loop.scratch.pointer())
 	if code < 0 {
-		return nil, loop.scratch.failure("quoit_loop_create", code)
+		return nil, loop.scratch.failure("quoit_loop_create", int(code))
 	}
 	return loop, nil
 }
@@ -128,7 +123,7 @@ func NewLoop(config *Config, index int) (*Loop, error) {
 // Destroy is quoit_loop_destroy.
 func (l *Loop) Destroy() error {
 	if code := C.shim_loop_destroy(l.handle, l.scratch.pointer()); code < 0 {
-		return l.scratch.failure("quoit_loop_destroy", code)
+		return l.scratch.failure("quoit_loop_destroy", int(code))
 	}
 	l.handle = nil
 	return nil
@@ -141,7 +136,7 @@ func (l *Loop) Turn(commands []Command, events []Event, timeoutNS int64) (int, e
 		C.int64_t(timeoutNS))
 	if filled < 0 {
 		C.shim_error_text(l.scratch.pointer(), C.SHIM_TEXT)
-		return 0, l.scratch.failure("quoit_turn", filled)
+		return 0, l.scratch.failure("quoit_turn", int(filled))
 	}
 	return int(filled), nil
 }
@@ -150,7 +145,7 @@ func (l *Loop) Turn(commands []Command, events []Event, timeoutNS int64) (int, e
 func (l *Loop) Descriptor() (int, error) {
 	descriptor := C.shim_fd(l.handle, l.scratch.pointer())
 	if descriptor < 0 {
-		return -1, l.scratch.failure("quoit_fd", descriptor)
+		return -1, l.scratch.failure("quoit_fd", int(descriptor))
 	}
 	return int(descriptor), nil
 }
@@ -182,7 +177,7 @@ func (l *Loop) Listen(socket *Socket, remotes []*Remote, stream StreamOptions) (
 		(*C.quoit_stream_options)(unsafe.Pointer(&stream)), &listener, l.scratch.pointer())
 	socket.handle = nil
 	if code < 0 {
-		return 0, l.scratch.failure("quoit_listen", code)
+		return 0, l.scratch.failure("quoit_listen", int(code))
 	}
 	return ID(listener), nil
 }
@@ -217,7 +212,7 @@ func (l *Loop) TakenByPeer(connection ID) int64 {
 func (l *Loop) Remote() (*Remote, error) {
 	remote := new(Remote)
 	if code := C.shim_loop_remote(l.handle, &remote.handle, l.scratch.pointer()); code < 0 {
-		return nil, l.scratch.failure("quoit_loop_remote", code)
+		return nil, l.scratch.failure("quoit_loop_remote", int(code))
 	}
 	return remote, nil
 }
@@ -259,7 +254,7 @@ func BindDatagram(address string, options DatagramOptions, groups []MulticastGro
 		(*C.quoit_multicast_group)(unsafe.Pointer(unsafe.SliceData(groups))),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(peer))), &socket.handle, text.pointer())
 	if code < 0 {
-		return nil, text.failure("quoit_datagram_socket_bind", code)
+		return nil, text.failure("quoit_datagram_socket_bind", int(code))
 	}
 	return socket, nil
 }
@@ -283,7 +278,7 @@ func (l *Loop) OpenDatagram(socket *DatagramSocket) (ID, error) {
 	code := C.shim_open_datagram(l.handle, socket.handle, &id, l.scratch.pointer())
 	socket.handle = nil
 	if code < 0 {
-		return 0, l.scratch.failure("quoit_open_datagram", code)
+		return 0, l.scratch.failure("quoit_open_datagram", int(code))
 	}
 	return ID(id), nil
 }
@@ -294,7 +289,7 @@ func (l *Loop) DatagramCounters(socket ID) (DatagramCounters, error) {
 	code := C.shim_datagram_counters(l.handle, C.uint64_t(socket), (*C.quoit_datagram_counters)(unsafe.Pointer(&counters)),
 		l.scratch.pointer())
 	if code < 0 {
-		return DatagramCounters{}, l.scratch.failure("quoit_datagram_counters_read", code)
+		return DatagramCounters{}, l.scratch.failure("quoit_datagram_counters_read", int(code))
 	}
 	return counters, nil
 }
