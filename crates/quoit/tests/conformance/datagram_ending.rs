@@ -145,9 +145,17 @@ pub(crate) fn a_full_stranger_keeps_no_connected_socket_waiting(level: &Level) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("full");
         let stranger = UnixDatagram::bind(&path).unwrap();
-        let filler = UnixDatagram::unbound().unwrap();
-        filler.set_nonblocking(true).unwrap();
-        while filler.send_to(b"x", &path).is_ok() {}
+        // One alone may run out of memory for what it sends before the stranger's queue is full (`net.unix.max_dgram_qlen`).
+        let mut fillers = Vec::new();
+        loop {
+            let filler = UnixDatagram::unbound().unwrap();
+            filler.set_nonblocking(true).unwrap();
+            if filler.send_to(b"x", &path).is_err() {
+                break;
+            }
+            while filler.send_to(b"x", &path).is_ok() {}
+            fillers.push(filler);
+        }
         let (socket, peer) = stuck(bench, &DatagramOptions::default());
         let sends = [
             (1, DatagramSend::to_connected(b"before")),
