@@ -69,7 +69,7 @@ struct TraceArguments {
     #[arg(long)]
     steps: bool,
     /// Show the functions that the instructions of a step are in.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     functions: bool,
     /// Print JSON.
     #[arg(long)]
@@ -110,22 +110,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// What was given, or all if nothing was.
+fn chosen<'a, T>(given: &'a [T], all: &'a [T]) -> &'a [T] {
+    if given.is_empty() { all } else { given }
+}
+
 fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
-    let chosen = |given: &[Server], all: &[Server]| {
-        if given.is_empty() {
-            all.to_vec()
-        } else {
-            given.to_vec()
-        }
-    };
-    let works = if arguments.work.is_empty() {
-        Work::ALL.to_vec()
-    } else {
-        arguments.work.clone()
-    };
     let mut results = Results::here();
-    for work in works {
-        for server in chosen(&arguments.server, Server::ALL) {
+    for &work in chosen(&arguments.work, Work::ALL) {
+        for &server in chosen(&arguments.server, Server::ALL) {
             for &requests in &arguments.requests {
                 let traced = trace::run(server, work, requests)
                     .map_err(|message| format!("{server}, {work}, {requests} at once: {message}"))?;

@@ -146,11 +146,9 @@ impl Turns for Served {
     }
 
     fn accept(&mut self) -> Result<(), String> {
-        let Some(listener) = &self.listener else {
+        let Some(stream) = super::accept(self.listener.as_ref())? else {
             return Ok(());
         };
-        let (stream, _) = listener.accept().map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
         self.slots.push(Slot::new(stream.into_raw_fd()));
         self.receive(self.slots.len() - 1)
     }

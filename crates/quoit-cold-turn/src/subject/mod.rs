@@ -6,7 +6,7 @@ mod quoit_loop;
 
 use std::fmt;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,18 @@ pub(crate) fn run(server: Server, work: Work, requests: usize) -> Result<(), Str
     }
     println!("turns {turns}");
     Ok(())
+}
+
+/// The next connection of a bare loop's listener; `None`: it has none, as it serves datagrams.
+fn accept(listener: Option<&TcpListener>) -> Result<Option<TcpStream>, String> {
+    let accepted = listener.map(|listener| {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    });
+    accepted
+        .transpose()
+        .map_err(|error: std::io::Error| error.to_string())
 }
 
 /// The clients. They ask before a turn; the response to that comes with the next one.
