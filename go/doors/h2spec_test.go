@@ -73,6 +73,7 @@ func compareH2Spec(t *testing.T, stock *[]string, address *net.TCPAddr) {
 		}
 		var sections []string
 		for _, name := range differs {
+			t.Logf("tried again, as it came out otherwise than on the stock transport: %s", name)
 			section, _, _ := strings.Cut(name, ":")
 			sections = append(sections, section)
 		}

@@ -76,6 +76,7 @@ impl<H> Idle<H> {
     }
 }
 
+/// Only what the servers inside have of their own is passed on.
 impl<H: Handler> Handler for Idle<H> {
     fn on_accepted(&mut self, event_loop: &mut Loop, connection: ConnectionId, listener: ListenerId) {
         let index = connection.slot().index();
