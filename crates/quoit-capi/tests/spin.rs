@@ -20,13 +20,33 @@ fn spin(mut command: Command, engine: &str, seed: u64, calls: u32) {
     succeeded(&format!("{command:?}"), &output);
 }
 
+/// The largest number that the header gives to a name that starts so.
+fn last_of(start: &str) -> u16 {
+    std::fs::read_to_string(file("include/quoit.h"))
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix(start)?.split_once(" = "))
+        .map(|(_, number)| {
+            number
+                .split(|other: char| !other.is_ascii_digit())
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .max()
+        .unwrap()
+}
+
 fn compiled(folder: &Path, options: &[&str]) -> Option<std::path::PathBuf> {
     if !has("cc") {
         skip_this("cc was not found");
         return None;
     }
     let program = folder.join("spin");
-    let mut all = vec!["-std=c11", "-pedantic"];
+    let last_event = format!("-DLAST_EVENT={}", last_of("QUOIT_EVENT_"));
+    let last_command = format!("-DLAST_COMMAND={}", last_of("QUOIT_COMMAND_"));
+    let mut all = vec!["-std=c11", "-pedantic", &last_event, &last_command];
     all.extend(options);
     compile("cc", &all, &file("tests/c/spin.c"), &program);
     Some(program)

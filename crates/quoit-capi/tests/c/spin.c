@@ -272,7 +272,7 @@ static void random_command(struct random_state *state, quoit_command *command, s
 {
     uint64_t *random = &state->random;
     memset(command, 0, sizeof *command);
-    command->kind = (uint16_t)below(random, QUOIT_COMMAND_SEND_GATHERED + 3);
+    command->kind = (uint16_t)below(random, LAST_COMMAND + 3);
     command->target = any(&state->connections, random);
     command->token = below(random, 8);
     command->lease = any(&state->leases, random);
@@ -337,7 +337,7 @@ static void take_events(struct random_state *state, const quoit_event *events, l
     for (index = 0; index < count; index++) {
         const quoit_event *event = &events[index];
         uint32_t byte;
-        if (event->kind < QUOIT_EVENT_ACCEPTED || event->kind > QUOIT_EVENT_DATAGRAM_REFUSED || event->reserved != 0)
+        if (event->kind < QUOIT_EVENT_ACCEPTED || event->kind > LAST_EVENT || event->reserved != 0)
             stop("an event of a kind that is not known", event->kind);
         if (event->connection != 0)
             keep(&state->connections, event->connection);
