@@ -62,6 +62,11 @@ impl Chunks {
         (self.left() / u64::from(self.size)) as usize
     }
 
+    /// Whether one can be taken: without the division that their number takes.
+    pub(crate) fn has_one(&self) -> bool {
+        self.left() >= u64::from(self.size)
+    }
+
     /// Bytes of the budget.
     pub(crate) fn budget(&self) -> u64 {
         u64::from(self.count) * u64::from(self.size)
@@ -113,7 +118,7 @@ impl Chunks {
     }
 
     pub(crate) fn take(&mut self) -> Option<Chunk> {
-        if u64::from(self.size) > self.left() {
+        if !self.has_one() {
             return None;
         }
         if let Some(index) = self.free.pop() {

@@ -121,7 +121,13 @@ impl Outbound {
             Some(Segment::Copied { end, .. }) => size - *end as usize,
             _ => 0,
         };
-        bytes.saturating_sub(tail).div_ceil(size)
+        let rest = bytes.saturating_sub(tail);
+        if rest <= size {
+            // Nearly always, and without a division.
+            usize::from(rest > 0)
+        } else {
+            rest.div_ceil(size)
+        }
     }
 
     /// Copies all of `bytes` into chunks, of which there must be [enough](Self::chunks_for).
@@ -305,10 +311,10 @@ impl Outbound {
         if !keep
             && let Some((_, start, end)) = self.only_copy()
             && u64::from(end - start) == bytes
-            && let Some(segment) = self.segments.pop_front()
+            && let Some(Segment::Copied { chunk, .. }) = self.segments.pop_front()
         {
             self.queued -= bytes as usize;
-            segment.free(chunks, &mut acknowledged);
+            chunks.give_back(chunk);
             self.shrink();
             return acknowledged;
         }
@@ -412,15 +418,19 @@ impl Outbound {
         self.queued = self.segments.iter().chain(held).map(Segment::memory).sum();
     }
 
+    #[inline]
     fn shrink(&mut self) {
-        if !self.segments.is_empty() {
-            return;
+        let is_large = |capacity: usize| capacity > KEPT_SEGMENTS * 8;
+        if is_large(self.segments.capacity()) || is_large(self.pieces.capacity()) {
+            self.shrink_large();
         }
-        debug_assert!(self.pieces.is_empty());
-        if self.segments.capacity() > KEPT_SEGMENTS * 8 {
+    }
+
+    #[cold]
+    fn shrink_large(&mut self) {
+        if self.segments.is_empty() {
+            debug_assert!(self.pieces.is_empty());
             self.segments.shrink_to(KEPT_SEGMENTS);
-        }
-        if self.pieces.capacity() > KEPT_SEGMENTS * 8 {
             self.pieces.shrink_to(KEPT_SEGMENTS);
         }
     }

@@ -328,6 +328,9 @@ impl Connection {
     /// Waits for send chunks no longer, and needs none that are set aside. Returns whether `Writable` is still owed.
     #[inline]
     pub(super) fn forget_chunks(&mut self, chunks: &mut Chunks) -> bool {
+        if self.sending.wants_chunks.is_none() {
+            return false;
+        }
         let promised = self.promised_chunks();
         if promised > 0 {
             chunks.end_promise(promised);

@@ -4,14 +4,23 @@ use std::os::fd::AsRawFd;
 
 use super::Loop;
 use super::accept::MOST_STARVED;
-use super::connection::{Phase, ReceiveSide};
+use super::connection::{Connection, Phase, ReceiveSide};
+use super::memory::Memory;
 use super::teardown::survives;
+use crate::config::Config;
 use crate::engine::{Engine, Handle, Kind, Operation, Received};
 use crate::errno::Errno;
 use crate::event::{CloseReason, Event};
 use crate::id::{ConnectionId, Slot};
 use crate::pool::{Lease, PoolSlot};
 use crate::sys::SocketSys;
+
+/// Whether a connection has all the leases that it may, or its share of the memory.
+#[inline]
+fn is_at_cap(config: &Config, memory: &Memory, connection: &Connection) -> bool {
+    connection.delivered() >= u32::from(config.leases_per_connection)
+        || !config.close_at_lease_limit && !memory.is_within_share(&connection.holdings)
+}
 
 /// Connections that have their share of the memory of which a turn looks whether they still do.
 const SHORT_PER_TURN: usize = 64;
@@ -148,15 +157,22 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let id = ConnectionId::new(self.index, slot, generation);
                 let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let lease = memory.lease(id, &mut connection.holdings, pool_slot, length);
-                self.counters
-                    .leases_copied
-                    .add(u64::from(memory.pool.is_copied(lease.number() as u32)));
+                if memory.pool.is_copied(lease.number() as u32) {
+                    self.counters.leases_copied.add(1);
+                }
                 if connection.paused || connection.capped || !connection.inbound.is_empty() {
                     self.counters.receive_overshoot.add(1);
                     connection.fresh += 1;
                     connection.inbound.push_back(lease);
                 } else {
-                    self.deliver(id, lease);
+                    let at_cap = is_at_cap(&self.config, memory, connection);
+                    self.events.push_back(Event::Data {
+                        connection: id,
+                        data: lease,
+                    });
+                    if at_cap {
+                        self.cap(id);
+                    }
                 }
             }
             _ => self.memory_mut().pool.give_back(pool_slot),
@@ -166,15 +182,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Hands a lease to the handler, and stops receiving at the cap, or once the connection has its share of the memory.
     fn deliver(&mut self, id: ConnectionId, data: Lease) {
         self.events.push_back(Event::Data { connection: id, data });
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        if let Some(connection) = self.connections.get(id.slot(), id.generation())
+            && is_at_cap(&self.config, memory, connection)
+        {
+            self.cap(id);
+        }
+    }
+
+    /// Stops receiving for a connection that has all it may.
+    #[cold]
+    fn cap(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
             return;
         };
         let memory = self.memory.as_ref().expect("present until the loop is dropped");
         let hard_limit = self.config.close_at_lease_limit;
         let short = !hard_limit && !memory.is_within_share(&connection.holdings);
-        if !short && connection.delivered() < u32::from(self.config.leases_per_connection) {
-            return;
-        }
         connection.capped = true;
         self.capped += 1;
         self.counters.lease_cap_reached.add(1);

@@ -75,12 +75,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.sender(connection)?;
             return Err(Refusal::TooLarge);
         }
-        let mark = self.mark();
-        self.admit(connection, |queued| {
+        self.admit(connection, |event_loop, queued| {
             if lent {
                 queued >= high_water
             } else {
-                queued + length > if queued == 0 { high_water } else { mark }
+                // The first one is not too large, as just seen.
+                queued > 0 && event_loop.is_past_mark(queued + length)
             }
         })?;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
@@ -94,6 +94,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let wanted = state.outbound.chunks_for(length, &memory.chunks);
         let fits = match (wanted, before) {
             (0, _) => true,
+            // One chunk is for everybody as long as there are any.
+            (1, 0) => state.promised_chunks() > 0 || memory.chunks.has_one(),
             (_, 0) => {
                 wanted <= state.promised_chunks() as usize
                     || memory.may_begin_with(wanted, memory.chunks.available())
@@ -254,7 +256,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let high_water = self.config.high_water as usize;
         // As the length, so the number of lent pieces may pass its mark once.
-        self.admit(connection, |queued| queued >= high_water)?;
+        self.admit(connection, |_, queued| queued >= high_water)?;
         let state = self.sender(connection)?;
         let queued_before = !state.outbound.is_empty();
         let before = state.outbound.queued();
@@ -271,7 +273,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[doc(hidden)]
     pub fn may_lend(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
         let high_water = self.config.high_water as usize;
-        self.admit(connection, |queued| queued >= high_water)
+        self.admit(connection, |_, queued| queued >= high_water)
     }
 
     /// Queues a file's range, in order with other sends. It counts as one piece and no bytes towards the limits.
@@ -284,7 +286,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         range: FileRange,
         token: Token,
     ) -> Result<(), Refusal> {
-        self.admit(connection, |_| false)?;
+        self.admit(connection, |_, _| false)?;
         self.sender(connection)?.outbound.push_file(range, token);
         self.mark_dirty(connection.slot());
         Ok(())
@@ -446,7 +448,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let now = connection.outbound.queued();
                 let more = !connection.outbound.is_empty();
                 connection.progress.note();
+                let is_waited_for = connection.sending.wants_writable
+                    || connection.send_side != SendSide::Open
+                    || connection.phase != Phase::Open;
                 self.account_queue(before, now);
+                if !more && !is_waited_for && acknowledged == Token::NONE {
+                    // Nearly always: nobody is to be told, and nothing follows.
+                    return;
+                }
                 self.acknowledge(id, acknowledged);
                 self.after_room(id);
                 if more {

@@ -38,11 +38,22 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Bytes queued on one connection from which on it is full: what is copied behind them is refused.
     pub(super) fn mark(&self) -> usize {
-        let memory = self.memory();
         let high_water = self.config.high_water as usize;
-        // One chunk is for everybody.
-        let least = high_water.min(memory.chunks.size() as usize);
-        memory.share_of_queue(self.queue_load).clamp(least, high_water)
+        self.memory()
+            .share_of_queue(self.queue_load)
+            .clamp(self.least_mark(), high_water)
+    }
+
+    /// What the mark never is below: one chunk is for everybody.
+    fn least_mark(&self) -> usize {
+        let high_water = self.config.high_water as usize;
+        high_water.min(self.memory().chunks.size() as usize)
+    }
+
+    /// Whether so many bytes are past the mark, which is worked out only where that is not known without.
+    #[inline]
+    pub(super) fn is_past_mark(&self, bytes: usize) -> bool {
+        bytes > self.least_mark() && bytes > self.mark()
     }
 
     /// Refuses a send for which there is no room: the queue is `full`, by its bytes, or by its pieces. Lent memory may
@@ -52,38 +63,53 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     pub(super) fn admit(
         &mut self,
         connection: ConnectionId,
-        full: impl FnOnce(usize) -> bool,
+        full: impl FnOnce(&Self, usize) -> bool,
     ) -> Result<(), Refusal> {
-        let most_pieces = self.config.send_pieces as usize;
-        let state = self.sender(connection)?;
-        if full(state.outbound.queued()) || state.outbound.pieces() >= most_pieces {
-            state.sending.wants_writable = true;
-            self.counters.sends_refused.add(1);
-            if self.is_short() {
-                self.inspect_soon();
-            }
-            return Err(Refusal::Full);
+        let outbound = &self.sender(connection)?.outbound;
+        let (queued, pieces) = (outbound.queued(), outbound.pieces());
+        if pieces >= self.config.send_pieces as usize || full(self, queued) {
+            return Err(self.refuse_as_full(connection));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn refuse_as_full(&mut self, connection: ConnectionId) -> Refusal {
+        if let Ok(state) = self.find(connection) {
+            state.sending.wants_writable = true;
+        }
+        self.counters.sends_refused.add(1);
+        if self.is_short() {
+            self.inspect_soon();
+        }
+        Refusal::Full
     }
 
     /// Accounts for bytes that were just queued, where there were `before`, perhaps behind other sends.
     #[inline]
     pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
-        self.counters.sends_coalesced.add(u64::from(queued_before));
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        let queued = self.connections.at(slot).map_or(before, |(state, _)| {
+        if queued_before {
+            self.counters.sends_coalesced.add(1);
+        }
+        let Some((state, _)) = self.connections.at(slot) else {
+            return;
+        };
+        if state.sending.wants_chunks.is_some() {
             // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
+            let memory = self.memory.as_mut().expect("present until the loop is dropped");
             state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks);
-            state.outbound.queued()
-        });
+        }
+        let queued = state.outbound.queued();
+        if !std::mem::replace(&mut state.listed.dirty, true) {
+            self.dirty.push(slot);
+        }
         self.account_queue(before, queued);
-        if queued >= self.mark()
+        // At the mark or past it.
+        if self.is_past_mark(queued + 1)
             && let Some((state, _)) = self.connections.at(slot)
         {
             state.sending.wants_writable = true;
         }
-        self.mark_dirty(slot);
     }
 
     /// Accounts for a connection's queue that has so many bytes where it had `before`.
@@ -139,7 +165,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Tells those that were refused for want of send chunks, once there are as many as they wanted. These are set aside:
     /// whoever is reported before would take them otherwise, again and again.
+    #[inline]
     pub(super) fn serve_chunk_waiters(&mut self) {
+        if self.chunk_waiters.first().is_some() {
+            self.serve_first_chunk_waiters();
+        }
+    }
+
+    #[cold]
+    fn serve_first_chunk_waiters(&mut self) {
         while let Some(id) = self.chunk_waiters.first() {
             let memory = self.memory.as_mut().expect("present until the loop is dropped");
             let connection = self.connections.get_mut(id.slot(), id.generation());

@@ -473,9 +473,11 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
     #[inline]
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {
         // They cost nothing more, and count towards no limit: else those that always end at once would keep the ring waiting.
-        self.ready
-            .drain(..)
-            .for_each(|completion| completions.push(completion));
+        if !self.ready.is_empty() {
+            self.ready
+                .drain(..)
+                .for_each(|completion| completions.push(completion));
+        }
         let mut taken = 0;
         while taken < limit
             && let Some(entry) = self.sys.pop()
