@@ -36,6 +36,7 @@ const USERS: [Users; 5] = [
             "echo",
             "churn",
             "open-loop",
+            "rate-axum",
             "idle",
         ],
         ecosystem: Ecosystem::AsyncRust,
@@ -56,7 +57,7 @@ const USERS: [Users; 5] = [
         name: "Go",
         file: "pay-go",
         guide: "go.md",
-        experiments: &["plaintext", "echo"],
+        experiments: &["plaintext", "echo", "rate-net-http", "rate-fasthttp"],
         ecosystem: Ecosystem::Go,
         about: "The same handlers, each on the loops and on what a Go program would use otherwise: gnet, fasthttp and \
                 net/http. `listener` is net/http over our `net.Listener`.",
@@ -67,6 +68,7 @@ const USERS: [Users; 5] = [
         guide: "netty.md",
         experiments: &[
             "netty",
+            "rate-netty",
             "rsocket-backend",
             "rsocket-batch",
             "rsocket-periodic",
@@ -79,7 +81,13 @@ const USERS: [Users; 5] = [
         name: "Kestrel",
         file: "pay-kestrel",
         guide: "kestrel.md",
-        experiments: &["kestrel", "kestrel-bodies", "kestrel-tls", "kestrel-client"],
+        experiments: &[
+            "kestrel",
+            "rate-kestrel",
+            "kestrel-bodies",
+            "kestrel-tls",
+            "kestrel-client",
+        ],
         ecosystem: Ecosystem::Kestrel,
         about: "One application of ASP.NET Core with its transport changed, against Kestrel's sockets. `inline` runs the \
                 handlers on the loop.",
