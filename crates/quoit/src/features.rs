@@ -95,6 +95,9 @@ features! {
     /// `IORING_OP_SEND_ZC` and `SENDMSG_ZC` with `IORING_SEND_ZC_REPORT_USAGE`.
     ZeroCopySend = "zero-copy-send", "6.2", needs nothing,
         "sending from the user's memory without a copy; the kernel reports if it copied after all";
+    /// `IORING_REGISTER_RESTRICTIONS`.
+    RestrictedRing = "restricted-ring", "5.10", needs nothing,
+        "the ring takes only the operations that the loop uses: no files, devices or registered memory";
 }
 
 impl fmt::Display for Feature {
@@ -146,7 +149,9 @@ impl FeatureSet {
     /// All.
     pub const ALL: Self = Self((1 << Feature::ALL.len()) - 1);
     /// What kernel 5.15 had, the oldest that is supported.
-    pub const OLDEST: Self = Self::EMPTY.with(Feature::MultishotPoll);
+    pub const OLDEST: Self = Self::EMPTY
+        .with(Feature::MultishotPoll)
+        .with(Feature::RestrictedRing);
 
     /// The levels at which everything was run, each on kernels of its own, from the oldest to the newest
     /// (`docs/kernels.md`): what Linux 5.15 had, 6.1, 6.8 and 7.2. [`EngineChoice::Auto`](crate::EngineChoice::Auto)

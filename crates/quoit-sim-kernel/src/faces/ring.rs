@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use linux_raw_sys::io_uring as abi;
+use linux_raw_sys::io_uring::io_uring_register_op as Registration;
 use quoit::internals::engine::uring::sys::{
-    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, Telling,
-    UringSys,
+    CompletionEntry, ProbeSockets, ProvidedBuffer, Restrictions, RingParameters, RingProperties,
+    SubmissionEntry, Telling, UringSys,
 };
 use quoit::{Errno, Feature, FeatureSet};
 
@@ -89,12 +90,22 @@ impl UringSys for SimRing {
         .map_err(errno)
     }
 
+    fn restrict(&mut self, restrictions: &Restrictions) -> Result<(), Errno> {
+        with(|kernel| kernel.ring(self.ring).restrict(*restrictions));
+        Ok(())
+    }
+
     fn enable(&mut self) -> Result<(), Errno> {
         with(|kernel| kernel.ring(self.ring).enabled = true);
         Ok(())
     }
 
     fn register_ring_descriptor(&mut self) -> Result<(), Errno> {
+        with(|kernel| {
+            kernel
+                .ring(self.ring)
+                .check_registration(Registration::IORING_REGISTER_RING_FDS);
+        });
         Ok(())
     }
 
@@ -124,11 +135,23 @@ impl UringSys for SimRing {
         if !entries.is_power_of_two() {
             return Err(Errno::EINVAL);
         }
-        with(|kernel| kernel.register_buffers(self.ring, group, entries)).map_err(errno)
+        with(|kernel| {
+            kernel
+                .ring(self.ring)
+                .check_registration(Registration::IORING_REGISTER_PBUF_RING);
+            kernel.register_buffers(self.ring, group, entries)
+        })
+        .map_err(errno)
     }
 
     fn unregister_buffer_ring(&mut self, group: u16) -> Result<(), Errno> {
-        with(|kernel| kernel.unregister_buffers(self.ring, group)).map_err(errno)
+        with(|kernel| {
+            kernel
+                .ring(self.ring)
+                .check_registration(Registration::IORING_UNREGISTER_PBUF_RING);
+            kernel.unregister_buffers(self.ring, group)
+        })
+        .map_err(errno)
     }
 
     fn provide_buffer(&mut self, group: u16, buffer: ProvidedBuffer) {

@@ -47,6 +47,8 @@ levels! {
     TINY_QUEUES: Uring, |config| {
         config.submission_queue = 8;
         config.completion_queue = 8;
+        // Everything is run with it at all other levels.
+        config.without.insert(Feature::RestrictedRing);
     };
     ZERO_COPY: Uring, |config| config.zero_copy_threshold = Some(1);
     ZERO_COPY_REGISTERED: Uring, |config| {

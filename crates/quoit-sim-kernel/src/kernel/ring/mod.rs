@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use linux_raw_sys::io_uring as abi;
-use quoit::internals::engine::uring::sys::{ProvidedBuffer, SubmissionEntry};
+use linux_raw_sys::io_uring::io_uring_register_op as Registration;
+use quoit::internals::engine::uring::sys::{ProvidedBuffer, Restrictions, SubmissionEntry};
 
 use super::Kernel;
 use super::object::ObjectId;
@@ -128,6 +129,8 @@ pub(crate) struct Ring {
     /// Completions that found no room.
     overflow: VecDeque<Completion>,
     pub(crate) enabled: bool,
+    /// What it takes, if that is restricted.
+    restrictions: Option<Restrictions>,
     requests: Requests,
     next_notification: u64,
     /// Requests for which something happened, to be gone on with in the task's own time.
@@ -204,10 +207,42 @@ impl Ring {
         self.flags & abi::IORING_SETUP_TASKRUN_FLAG != 0 && self.has_work()
     }
 
+    /// Restricts it from when it is enabled on.
+    pub(crate) fn restrict(&mut self, restrictions: Restrictions) {
+        assert!(
+            !self.enabled,
+            "a ring is restricted before it is enabled (EBADFD)"
+        );
+        assert!(
+            self.restrictions.replace(restrictions).is_none(),
+            "a ring is restricted once (EBUSY)"
+        );
+    }
+
+    /// Stops a registration that the ring would refuse (`EACCES`).
+    pub(crate) fn check_registration(&self, registration: Registration) {
+        if self.enabled
+            && let Some(restrictions) = &self.restrictions
+        {
+            assert!(
+                restrictions.allow_registration(registration as u32),
+                "the restricted ring was asked for {registration:?}"
+            );
+        }
+    }
+
     pub(crate) fn try_push(&mut self, entry: &SubmissionEntry) -> bool {
         if self.submissions.len() >= self.submission_entries as usize {
             self.refused += 1;
             return false;
+        }
+        if let Some(restrictions) = &self.restrictions {
+            assert!(
+                restrictions.allow(entry),
+                "the restricted ring was asked for operation {} with flags {:#x}",
+                entry.opcode,
+                entry.flags
+            );
         }
         // SAFETY: a structure of integers, for which bytes are bytes.
         self.submissions.push_back(unsafe { std::ptr::read(entry) });
@@ -360,6 +395,7 @@ impl Kernel {
             completions: VecDeque::new(),
             overflow: VecDeque::new(),
             enabled: flags & abi::IORING_SETUP_R_DISABLED == 0,
+            restrictions: None,
             requests: Requests::default(),
             next_notification: 0,
             woken: VecDeque::new(),

@@ -20,8 +20,11 @@ const fn flag(bit: abi::io_uring_sqe_flags_bit) -> u8 {
     1 << bit as u8
 }
 
-const BUFFER_SELECT: u8 = flag(abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT);
-const SKIP_SUCCESS: u8 = flag(abi::io_uring_sqe_flags_bit::IOSQE_CQE_SKIP_SUCCESS_BIT);
+pub(super) const BUFFER_SELECT: u8 = flag(abi::io_uring_sqe_flags_bit::IOSQE_BUFFER_SELECT_BIT);
+pub(super) const SKIP_SUCCESS: u8 = flag(abi::io_uring_sqe_flags_bit::IOSQE_CQE_SKIP_SUCCESS_BIT);
+const LINK: u8 = flag(abi::io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT);
+/// All flags that an entry may have.
+pub(super) const ENTRY_FLAGS: u8 = BUFFER_SELECT | SKIP_SUCCESS | LINK;
 
 #[inline]
 fn entry(opcode: Opcode, descriptor: RawFd, user_data: UserData) -> SubmissionEntry {
@@ -141,7 +144,7 @@ pub(super) fn send_datagram(
 
 /// Puts off the entry behind this one until this has succeeded, and cancels it if this fails.
 pub(super) fn link_to_next(entry: &mut SubmissionEntry) {
-    entry.flags |= flag(abi::io_uring_sqe_flags_bit::IOSQE_IO_LINK_BIT);
+    entry.flags |= LINK;
 }
 
 /// Waits once for one of `events` (`poll(2)`).

@@ -12,6 +12,7 @@ use linux_raw_sys::io_uring as abi;
 
 use self::datagram::DatagramSocket;
 use self::receive::ReceiveMode;
+use self::restrictions::Restrictions;
 use self::setup::{During, Waits, setup_flags};
 use self::state::{Connection, Listener, Table};
 use self::submission::is_passing;
@@ -38,6 +39,7 @@ mod entry;
 mod mapping;
 mod probe;
 mod receive;
+mod restrictions;
 mod ring;
 mod send;
 mod setup;
@@ -160,6 +162,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         if settings.register_pool {
             let (address, length) = pool.memory();
             sys.register_memory(address, length).during(Step::RegisterPool)?;
+        }
+        if features.contains(Feature::RestrictedRing) {
+            // What was registered above is past: these hold from when the ring is enabled.
+            let known = sys.supported_operations().during(Step::ListOperations)?;
+            sys.restrict(&Restrictions::of(features, known))
+                .during(Step::Try(Feature::RestrictedRing))?;
         }
         // With the kernel's own thread accepting while completions are being taken there would be no bound.
         let accepts_multishot = features.contains(Feature::MultishotAccept) && !kernel_poll;

@@ -11,6 +11,7 @@ use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_op as Opcode;
 
 use super::entry;
+use super::restrictions::Restrictions;
 use super::setup::{During, SETUP_FEATURES, SetupError, Step, Telling, setup_flags};
 use super::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, STREAM_GROUP,
@@ -82,8 +83,8 @@ impl fmt::Display for Missing {
 impl Capabilities {
     /// These, or as much of them as makes a [level that was proven](FeatureSet::PROVEN); what is over is left out.
     /// Features in `without`, and what needs them, are not there by choice, and count as if they were. So do those that
-    /// decide when the kernel's work is run: at every level everything was run with and without them. [`None`]: not even
-    /// the oldest level is there.
+    /// decide when the kernel's work is run, and the one by which the ring is restricted: at every level everything was run
+    /// with and without them. [`None`]: not even the oldest level is there.
     #[must_use]
     pub fn proven(mut self, without: FeatureSet) -> Option<Self> {
         let chosen = FeatureSet::ALL.without(without).usable();
@@ -91,6 +92,7 @@ impl Capabilities {
         there.extend(self.features.iter());
         there.insert(Feature::DeferTaskrun);
         there.insert(Feature::CooperativeTaskrun);
+        there.insert(Feature::RestrictedRing);
         let mut levels = FeatureSet::PROVEN.into_iter().rev();
         let level = levels.find(|level| level.without(there).is_empty())?;
         let surplus = self.features.without(level);
@@ -160,8 +162,13 @@ pub fn probe<S: UringSys>(without: FeatureSet, pollable: bool) -> Result<Capabil
     for (bit, name) in NEEDED_PROPERTIES {
         needed(properties.features & bit != 0, Step::Property(name))?;
     }
-    ring.enable().during(Step::Enable)?;
     let operations = ring.supported_operations().during(Step::ListOperations)?;
+    if found.tries(Feature::RestrictedRing) {
+        // All that follows is tried under it.
+        let result = ring.restrict(&Restrictions::of(FeatureSet::ALL, operations));
+        found.record(Feature::RestrictedRing, result.map_err(Missing::Refused));
+    }
+    ring.enable().during(Step::Enable)?;
     let supports = |opcode: Opcode| operations & 1 << opcode as u32 != 0;
     for (opcode, name) in NEEDED_OPERATIONS {
         needed(supports(opcode), Step::Operation(name))?;

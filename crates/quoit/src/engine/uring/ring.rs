@@ -15,8 +15,8 @@ use linux_raw_sys::io_uring as abi;
 use super::buffer_ring::{BufferRing, Reserve, removal};
 use super::mapping::Mapping;
 use super::sys::{
-    CompletionEntry, ProbeSockets, ProvidedBuffer, RingParameters, RingProperties, SubmissionEntry, Telling,
-    UringSys,
+    CompletionEntry, ProbeSockets, ProvidedBuffer, Restrictions, RingParameters, RingProperties,
+    SubmissionEntry, Telling, UringSys,
 };
 use super::telling;
 use crate::errno::Errno;
@@ -331,6 +331,13 @@ impl UringSys for Ring {
         // SAFETY: listen(2) takes no pointers.
         Errno::check(unsafe { libc::listen(listener.as_raw_fd(), 1) })?;
         Ok(ProbeSockets { listener, pair })
+    }
+
+    fn restrict(&mut self, restrictions: &Restrictions) -> Result<(), Errno> {
+        let mut list = restrictions.list();
+        let operation = abi::io_uring_register_op::IORING_REGISTER_RESTRICTIONS;
+        self.register(operation, list.as_mut_ptr(), list.len() as u32)
+            .map(|_| ())
     }
 
     fn enable(&mut self) -> Result<(), Errno> {

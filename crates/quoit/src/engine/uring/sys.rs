@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
 
+pub use super::restrictions::Restrictions;
 pub use super::setup::Telling;
 pub use crate::engine::ProvidedBuffer;
 use crate::errno::Errno;
@@ -78,6 +79,12 @@ pub trait UringSys: Sized {
     /// # Errors
     /// Those of `socketpair(2)`, `socket(2)`, `bind(2)` and `listen(2)`.
     fn probe_sockets() -> Result<ProbeSockets, Errno>;
+
+    /// Restricts what a ring that is disabled may be asked for once it is enabled.
+    ///
+    /// # Errors
+    /// Those of `IORING_REGISTER_RESTRICTIONS`.
+    fn restrict(&mut self, restrictions: &Restrictions) -> Result<(), Errno>;
 
     /// Enables a ring that was made disabled; with `SINGLE_ISSUER` the calling thread owns it from now on.
     ///

@@ -35,7 +35,7 @@ fn the_probe_says_which_step_was_denied_and_how() {
         assert!(error.to_string().contains("io_uring_setup"), "{error}");
     }
     let error = probe_where(libc::SYS_io_uring_register, Errno::EPERM);
-    assert_eq!((error.step, error.errno), (Step::Enable, Errno::EPERM));
+    assert_eq!((error.step, error.errno), (Step::ListOperations, Errno::EPERM));
     let error = probe_where(libc::SYS_io_uring_enter, Errno::EPERM);
     assert!(matches!(error.step, Step::Try(_)) && error.errno == Errno::EPERM);
     let error = probe_where(libc::SYS_socketpair, Errno::EACCES);

@@ -25,6 +25,7 @@ mod limits;
 mod proven;
 mod receive;
 mod reluctant;
+mod restricted;
 mod send;
 mod telling;
 
@@ -62,6 +63,7 @@ fn levels() -> Vec<FeatureSet> {
         Feature::MultishotReceive,
         Feature::DeferTaskrun,
         Feature::SingleIssuer,
+        Feature::RestrictedRing,
     ] {
         levels.push([feature].into_iter().collect());
     }

@@ -64,9 +64,11 @@ proptest! {
         let mut there = offered.features;
         there.insert(Feature::DeferTaskrun);
         there.insert(Feature::CooperativeTaskrun);
+        there.insert(Feature::RestrictedRing);
         let proven = FeatureSet::PROVEN.into_iter().any(|mut level| {
             level.insert(Feature::DeferTaskrun);
             level.insert(Feature::CooperativeTaskrun);
+            level.insert(Feature::RestrictedRing);
             level == there
         });
         prop_assert!(proven, "{}", offered.features);

@@ -6,7 +6,9 @@ use std::os::unix::net::UnixDatagram;
 use super::send::single;
 use super::*;
 use crate::engine::SendMode;
-use crate::engine::uring::sys::{CompletionEntry, ProbeSockets, ProvidedBuffer, RingProperties};
+use crate::engine::uring::sys::{
+    CompletionEntry, ProbeSockets, ProvidedBuffer, Restrictions, RingProperties,
+};
 
 /// A real ring whose next enters fail without doing anything.
 pub(super) struct Reluctant {
@@ -34,6 +36,10 @@ impl UringSys for Reluctant {
 
     fn probe_sockets() -> Result<ProbeSockets, Errno> {
         Ring::probe_sockets()
+    }
+
+    fn restrict(&mut self, restrictions: &Restrictions) -> Result<(), Errno> {
+        self.ring.restrict(restrictions)
     }
 
     fn enable(&mut self) -> Result<(), Errno> {
