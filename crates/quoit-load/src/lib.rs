@@ -15,6 +15,7 @@ mod clock;
 mod connection;
 mod control;
 mod coordinator;
+mod displacer;
 mod echo;
 pub mod encoded;
 mod error;

@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) slip: Duration,
     /// How long before a request is due, in an open loop, a thread stops sleeping and waits awake; zero: never.
     pub(crate) spin: Duration,
+    /// Bytes of memory that a thread touches whenever it has waited, to displace what others have in the caches.
+    pub(crate) displace: usize,
     /// The local addresses that connections are opened from, in turn; none: the kernel's choice.
     pub(crate) sources: Vec<IpAddr>,
     /// Whether each request has a connection of its own.

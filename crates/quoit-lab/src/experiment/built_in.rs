@@ -76,6 +76,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "rio-recovery",
     "dns",
     "floor",
+    "cold-turn",
     "features",
     "oldest",
     "loops",

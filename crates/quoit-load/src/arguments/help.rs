@@ -45,7 +45,7 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
   protocol, target, label, message_bytes and message_sizes (echo, rpc) or path (http),
   request_body_bytes (http with --body),
   connections, pipeline, threads, offered_per_second, schedule, batch, seed,
-  churn, slow_connections, ramp_up_seconds, warmup_seconds   what was run
+  churn, displaced_bytes, slow_connections, ramp_up_seconds, warmup_seconds   what was run
   start_at                       when the measured window was to begin
   started_late_seconds           how much later it began
   window_started_at              when it began, in seconds since 1970

@@ -164,6 +164,11 @@ struct CommonArguments {
     #[arg(long, value_name = "US", default_value_t = 0, requires = "rate",
           value_parser = RangedU64ValueParser::<u32>::new().range(0..=1_000_000))]
     spin: u32,
+    /// Touch this many KiB of memory whenever a thread of the generator has waited: a server on the same core then finds
+    /// its caches as cold as beside other work
+    #[arg(long, value_name = "KIB", default_value_t = 0,
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=1_048_576))]
+    displace: u32,
     /// What random times and sizes depend on
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
@@ -374,6 +379,7 @@ impl StreamArguments {
             interval: common.interval(),
             slip: common.slip,
             spin: Duration::from_micros(u64::from(common.spin)),
+            displace: common.displace as usize * 1024,
             churn: common.churn,
             slow: common.slow_readers()?,
         })

@@ -49,6 +49,9 @@ pub(crate) struct StreamReport {
     pub(crate) seed: Option<u64>,
     /// Whether each request had a connection of its own.
     pub(crate) churn: bool,
+    /// Bytes that each thread touched whenever it had waited.
+    #[serde(default)]
+    pub(crate) displaced_bytes: u64,
     /// Connections that read slowly, among `connections`.
     pub(crate) slow_connections: u64,
     /// The time over which connections were opened.
@@ -188,6 +191,7 @@ impl Report {
             batch: plan.offered().map(|offered| offered.batch),
             seed: Some(plan.seed),
             churn: plan.churn,
+            displaced_bytes: plan.displace as u64,
             slow_connections: plan.slow.map_or(0, |slow| slow.connections) as u64,
             ramp_up_seconds: plan.ramp_up.as_secs_f64(),
             warmup_seconds: plan.warmup.as_secs_f64(),

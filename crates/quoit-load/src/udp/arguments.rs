@@ -207,6 +207,7 @@ impl UdpArguments {
             start_at: None,
             slip: Duration::MAX,
             spin: Duration::ZERO,
+            displace: 0,
             churn: false,
             slow: None,
         })

@@ -23,6 +23,7 @@ use mio::{Events, Poll, Token, Waker};
 use super::clock::Clock;
 use super::connection::{Connection, Slow};
 use super::control::{Control, Message, Schedule, Sums, nanoseconds};
+use super::displacer::Displacer;
 use super::error::LoadError;
 use super::pacing::{Pacing, Place};
 use super::plan::{Length, Plan, share};
@@ -73,6 +74,8 @@ pub(super) struct Assignment {
     churn: bool,
     /// How long before a request is due the thread begins to wait for it without sleeping.
     spin: u64,
+    /// Bytes to displace.
+    displace: usize,
 }
 
 impl Assignment {
@@ -92,6 +95,7 @@ impl Assignment {
             sources: plan.sources.clone(),
             churn: plan.churn,
             spin: nanoseconds(plan.spin),
+            displace: plan.displace,
         }
     }
 
@@ -157,6 +161,7 @@ pub(super) struct Worker<P: Protocol> {
     slow_credit: f64,
     read_buffer: Box<[u8]>,
     batch: Vec<u8>,
+    displacer: Displacer,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -226,6 +231,7 @@ impl<P: Protocol> Worker<P> {
             slow_credit: 0.0,
             read_buffer: vec![0; READ_BUFFER].into_boxed_slice(),
             batch: Vec::with_capacity(BATCH_BYTES),
+            displacer: Displacer::new(assignment.displace),
             assignment,
         };
         Ok((worker, waker))
@@ -281,6 +287,7 @@ impl<P: Protocol> Worker<P> {
             None
         };
         let result = self.poll.poll(events, timeout);
+        self.displacer.walk();
         self.clock.now_after_wait(deadline);
         match result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
