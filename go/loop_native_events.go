@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -188,12 +189,28 @@ func (l *nativeLoop) listenerClosed(event *native.Event) {
 	if to == nil {
 		return
 	}
-	l.group.setAcceptor(event.Listener, nil)
+	listener := event.Listener
+	var failure error
 	if event.Error != 0 {
-		to.end(fmt.Errorf("accepting on %s: %w", to.address, syscall.Errno(-event.Error)))
+		failure = fmt.Errorf("accepting on %s: %w", to.address, syscall.Errno(-event.Error))
+	}
+	end := func() {
+		l.group.setAcceptor(listener, nil)
+		to.end(failure)
+	}
+	if len(l.group.loops) == 1 {
+		end()
 		return
 	}
-	to.end(nil)
+	go func() {
+		// Connections that were given to other loops are reported there: in the turn that they are in now, or in the next one.
+		for range 2 {
+			for _, other := range l.group.loops {
+				other.(*nativeLoop).call(func() {})
+			}
+		}
+		end()
+	}()
 }
 
 func (l *nativeLoop) refused(event *native.Event) {
@@ -381,7 +398,13 @@ func (l *nativeLoop) listen(to *listening) error {
 	if to.config.ipv6Only {
 		flags |= native.BindIPv6Only
 	}
-	socket, err := native.Bind(to.address, flags, to.config.backlog)
+	var socket *native.Socket
+	var err error
+	if to.config.file != nil {
+		socket, err = adopt(to.config.file)
+	} else {
+		socket, err = native.Bind(to.address, flags, to.config.backlog)
+	}
 	if err != nil {
 		return err
 	}
@@ -413,6 +436,26 @@ func (l *nativeLoop) listen(to *listening) error {
 		}
 	}
 	return nil
+}
+
+// adopt makes a socket of the library's of a copy of one that listens.
+func adopt(file *os.File) (*native.Socket, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var descriptor uintptr
+	var errno syscall.Errno
+	err = raw.Control(func(original uintptr) {
+		descriptor, _, errno = syscall.Syscall(syscall.SYS_FCNTL, original, syscall.F_DUPFD_CLOEXEC, 0)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("fcntl", errno)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return native.Adopt(int(descriptor))
 }
 
 // listenOn accepts from a socket: for all loops that run, or for itself where each has a socket of its own.
