@@ -223,10 +223,20 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case <-l.listening.stopped:
 			l.mu.Lock()
 			closed := l.closed
-			left := l.stopping && len(l.queue) > 0 // all that were accepted are there by now
+			stopping := l.stopping && !closed
 			l.mu.Unlock()
-			if left {
-				continue
+			if stopping {
+				select {
+				case <-l.ready:
+					continue
+				case <-l.listening.settled:
+				}
+				l.mu.Lock()
+				left := len(l.queue) > 0 || l.closed
+				l.mu.Unlock()
+				if left {
+					continue
+				}
 			}
 			if !closed && l.listening.failure != nil {
 				return nil, l.opError("accept", l.listening.failure)

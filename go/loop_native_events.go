@@ -194,23 +194,24 @@ func (l *nativeLoop) listenerClosed(event *native.Event) {
 	if event.Error != 0 {
 		failure = fmt.Errorf("accepting on %s: %w", to.address, syscall.Errno(-event.Error))
 	}
-	end := func() {
+	settle := func() {
 		l.group.setAcceptor(listener, nil)
-		to.end(failure)
+		close(to.settled)
 	}
 	if len(l.group.loops) == 1 {
-		end()
-		return
-	}
-	go func() {
-		// Connections that were given to other loops are reported there: in the turn that they are in now, or in the next one.
-		for range 2 {
-			for _, other := range l.group.loops {
-				other.(*nativeLoop).call(func() {})
+		settle()
+	} else {
+		go func() {
+			// Connections that were given to other loops are reported there: in the turn that they are in now, or in the next.
+			for range 2 {
+				for _, other := range l.group.loops {
+					other.(*nativeLoop).call(func() {})
+				}
 			}
-		}
-		end()
-	}()
+			settle()
+		}()
+	}
+	to.end(failure)
 }
 
 func (l *nativeLoop) refused(event *native.Event) {
@@ -484,12 +485,15 @@ type listeningParts struct {
 	whole *listening
 	mu    sync.Mutex
 	open  int
-	parts []*listening // that were not told to stop
+	// those that loops may report connections of
+	unsettled int
+	parts     []*listening // that were not told to stop
 }
 
 func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	part := &listening{
 		address: p.whole.address, accept: p.whole.accept, failed: p.whole.failed, loop: loop.index, stopped: make(chan struct{}),
+		settled: make(chan struct{}),
 	}
 	err := error(ErrShutdown)
 	var id native.ID
@@ -520,6 +524,7 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	}
 	p.mu.Lock()
 	p.open++
+	p.unsettled++
 	p.parts = append(p.parts, part)
 	p.mu.Unlock()
 	go func() {
@@ -530,6 +535,14 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 		p.mu.Unlock()
 		if last || part.failure != nil {
 			p.whole.end(part.failure)
+		}
+		<-part.settled
+		p.mu.Lock()
+		p.unsettled--
+		last = p.unsettled == 0
+		p.mu.Unlock()
+		if last {
+			close(p.whole.settled)
 		}
 	}()
 	return nil
