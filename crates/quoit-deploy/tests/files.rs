@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use quoit_deploy::{dashboard, restarts};
 use quoit_deploy::profile::{IO_URING, Profile};
+use quoit_deploy::{dashboard, restarts};
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -274,7 +274,8 @@ pub(super) fn serve(
     let timeouts = Timeouts {
         head: timeouts.head.min(PATIENCE),
         idle: timeouts.idle.min(PATIENCE),
-        keep_idle: Duration::ZERO,
+        // Who has just connected to the socket that a successor has as well is answered.
+        keep_idle: timeouts.keep_idle.min(PATIENCE),
     };
     Runtime::start(runtime, move |_| {
         HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
