@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page cold-turn dashboard seccomp seccomp-trace dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn restarts restarts-page dashboard seccomp seccomp-trace dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -320,6 +320,13 @@ cold-turn: toolchain ## Count what a turn executes and touches, under valgrind, 
 	@$(COLD_TURN) page lab/turn/results.json docs/performance.md
 
 DEPLOY := $(CARGO) run --quiet --profile test --package quoit-deploy --
+
+restarts: capi ## Restart quoit serve and the doors under load, fail if a request is lost, and keep the results; a few minutes
+	@DOTNET_NUGET_OFFLINE="$(DOTNET_NUGET_OFFLINE)" QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so lab/restarts/run
+	@$(MAKE) --no-print-directory restarts-page
+
+restarts-page: toolchain ## Write the table of docs/restarts.md from lab/restarts/results.json
+	@$(DEPLOY) restarts-page > $(TARGET)/restarts.md && mv $(TARGET)/restarts.md docs/restarts.md
 
 dashboard: toolchain ## Write deploy/grafana/dashboard.json from the table of counters
 	@$(DEPLOY) dashboard > $(TARGET)/dashboard.json && mv $(TARGET)/dashboard.json deploy/grafana/dashboard.json

@@ -23,13 +23,14 @@ type Listener struct {
 	listening *listening
 	std       net.Listener // instead, on EngineStd and for unixpacket
 
-	mu     sync.Mutex
-	queue  []*netConn // accepted by the loops
-	held   bool       // they accept no more, as it is long
-	lacks  error      // why they could not accept, of which Accept has not told; with an empty queue
-	open   map[*netConn]struct{}
-	closed bool
-	ready  chan struct{} // room for one: look at the queue
+	mu       sync.Mutex
+	queue    []*netConn // accepted by the loops
+	held     bool       // they accept no more, as it is long
+	lacks    error      // why they could not accept, of which Accept has not told; with an empty queue
+	open     map[*netConn]struct{}
+	closed   bool
+	stopping bool          // by StopAccepting
+	ready    chan struct{} // room for one: look at the queue
 
 	ending sync.Once
 	gone   chan struct{} // closed when all connections have gone after Close, and its own loops have ended
@@ -39,7 +40,11 @@ type Listener struct {
 // on EngineStd, and for unixpacket, which the library does not have, those of package net. Options make its loops (one by
 // default: connections are served by goroutines), which last until the listener and all its connections are closed.
 func Listen(network, address string, options ...Option) (*Listener, error) {
-	config, err := newPlainConfig(append([]Option{WithLoops(1)}, options...))
+	return listen(network, address, append([]Option{WithLoops(1)}, options...))
+}
+
+func listen(network, address string, options []Option) (*Listener, error) {
+	config, err := newPlainConfig(options)
 	if err != nil {
 		return nil, err
 	}
@@ -60,17 +65,36 @@ func Listen(network, address string, options ...Option) (*Listener, error) {
 	return l, nil
 }
 
+// FileListener listens on a socket that listens already, such as one that was inherited, as net.FileListener does: it takes a
+// copy, and closing one does not affect the other. A socket that another process has as well is accepted from by both.
+func FileListener(file *os.File, options ...Option) (*Listener, error) {
+	// Whether each loop can have a socket of its own was decided when this one was made.
+	return listen("tcp", "", append([]Option{WithLoops(1)}, append(options, func(c *config) {
+		c.file, c.reusePort = file, false
+	})...))
+}
+
 func (l *Listener) listen(network, address string, config *config) (err error) {
+	if config.file != nil && l.loops.engine == EngineStd {
+		l.std, err = net.FileListener(config.file)
+		return err
+	}
 	if l.loops.engine == EngineStd || network == "unixpacket" {
 		l.std, err = net.Listen(network, address)
 		return err
 	}
-	bound, err := bindAddress(network, address)
+	var bound string
+	if config.file == nil {
+		bound, err = bindAddress(network, address)
+	}
 	if err != nil {
 		return listenError(network, "", err)
 	}
 	config.ipv6Only = network == "tcp6"
 	listening, err := l.loops.listen(bound, config, l.accept, l.failed)
+	if err != nil && config.file != nil {
+		return &net.OpError{Op: "file", Net: "file+net", Source: fileAddr(config.file.Name()), Err: err}
+	}
 	if err != nil {
 		return listenError(network, bound, err)
 	}
@@ -199,7 +223,21 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case <-l.listening.stopped:
 			l.mu.Lock()
 			closed := l.closed
+			stopping := l.stopping && !closed
 			l.mu.Unlock()
+			if stopping {
+				select {
+				case <-l.ready:
+					continue
+				case <-l.listening.settled:
+				}
+				l.mu.Lock()
+				left := len(l.queue) > 0 || l.closed
+				l.mu.Unlock()
+				if left {
+					continue
+				}
+			}
 			if !closed && l.listening.failure != nil {
 				return nil, l.opError("accept", l.listening.failure)
 			}
@@ -219,11 +257,30 @@ func (l *Listener) Addr() net.Addr {
 // Loops are the loops that it runs on.
 func (l *Listener) Loops() *Loops { return l.loops }
 
+// StopAccepting accepts nothing more, and aborts nothing: Accept returns the connections that the loops have accepted already,
+// and then net.ErrClosed. So a server over the listener serves all of them, which [Listener.Close] would not have it do. It is the
+// first step of a process that another one takes over from, with the same socket: call Close or Shutdown in the end.
+func (l *Listener) StopAccepting() {
+	if l.std != nil {
+		_ = l.std.Close() // what it returns changes nothing
+		return
+	}
+	l.mu.Lock()
+	if l.closed || l.stopping {
+		l.mu.Unlock()
+		return
+	}
+	l.stopping = true
+	l.mu.Unlock()
+	l.listening.stop()
+}
+
 // Close implements net.Listener: it stops accepting and aborts what was not fetched by Accept. Connections that were
 // stay open. It returns when the address is free (on the thread of one of its loops, before).
 func (l *Listener) Close() error {
 	if l.std != nil {
 		err := l.std.Close()
+		// After StopAccepting there are loops of it to be closed all the same.
 		if l.ownsLoops {
 			_ = l.loops.Close() // fails only if it was called before
 		}
@@ -295,3 +352,9 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 func (l *Listener) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: networkOf(l.Addr()), Addr: l.Addr(), Err: err}
 }
+
+// fileAddr is the name of a file that is no socket, as package net has it.
+type fileAddr string
+
+func (fileAddr) Network() string  { return "file+net" }
+func (f fileAddr) String() string { return string(f) }

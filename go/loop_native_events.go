@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -188,12 +189,29 @@ func (l *nativeLoop) listenerClosed(event *native.Event) {
 	if to == nil {
 		return
 	}
-	l.group.setAcceptor(event.Listener, nil)
+	listener := event.Listener
+	var failure error
 	if event.Error != 0 {
-		to.end(fmt.Errorf("accepting on %s: %w", to.address, syscall.Errno(-event.Error)))
-		return
+		failure = fmt.Errorf("accepting on %s: %w", to.address, syscall.Errno(-event.Error))
 	}
-	to.end(nil)
+	settle := func() {
+		l.group.setAcceptor(listener, nil)
+		close(to.settled)
+	}
+	if len(l.group.loops) == 1 {
+		settle()
+	} else {
+		go func() {
+			// Connections that were given to other loops are reported there: in the turn that they are in now, or in the next.
+			for range 2 {
+				for _, other := range l.group.loops {
+					other.(*nativeLoop).call(func() {})
+				}
+			}
+			settle()
+		}()
+	}
+	to.end(failure)
 }
 
 func (l *nativeLoop) refused(event *native.Event) {
@@ -381,7 +399,13 @@ func (l *nativeLoop) listen(to *listening) error {
 	if to.config.ipv6Only {
 		flags |= native.BindIPv6Only
 	}
-	socket, err := native.Bind(to.address, flags, to.config.backlog)
+	var socket *native.Socket
+	var err error
+	if to.config.file != nil {
+		socket, err = adopt(to.config.file)
+	} else {
+		socket, err = native.Bind(to.address, flags, to.config.backlog)
+	}
 	if err != nil {
 		return err
 	}
@@ -415,6 +439,26 @@ func (l *nativeLoop) listen(to *listening) error {
 	return nil
 }
 
+// adopt makes a socket of the library's of a copy of one that listens.
+func adopt(file *os.File) (*native.Socket, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var descriptor uintptr
+	var errno syscall.Errno
+	err = raw.Control(func(original uintptr) {
+		descriptor, _, errno = syscall.Syscall(syscall.SYS_FCNTL, original, syscall.F_DUPFD_CLOEXEC, 0)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("fcntl", errno)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return native.Adopt(int(descriptor))
+}
+
 // listenOn accepts from a socket: for all loops that run, or for itself where each has a socket of its own.
 func (l *nativeLoop) listenOn(socket *native.Socket, config *config) (native.ID, error) {
 	if config.reusePort {
@@ -441,12 +485,15 @@ type listeningParts struct {
 	whole *listening
 	mu    sync.Mutex
 	open  int
-	parts []*listening // that were not told to stop
+	// those that loops may report connections of
+	unsettled int
+	parts     []*listening // that were not told to stop
 }
 
 func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	part := &listening{
 		address: p.whole.address, accept: p.whole.accept, failed: p.whole.failed, loop: loop.index, stopped: make(chan struct{}),
+		settled: make(chan struct{}),
 	}
 	err := error(ErrShutdown)
 	var id native.ID
@@ -477,6 +524,7 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 	}
 	p.mu.Lock()
 	p.open++
+	p.unsettled++
 	p.parts = append(p.parts, part)
 	p.mu.Unlock()
 	go func() {
@@ -487,6 +535,14 @@ func (p *listeningParts) add(loop *nativeLoop, socket *native.Socket) error {
 		p.mu.Unlock()
 		if last || part.failure != nil {
 			p.whole.end(part.failure)
+		}
+		<-part.settled
+		p.mu.Lock()
+		p.unsettled--
+		last = p.unsettled == 0
+		p.mu.Unlock()
+		if last {
+			close(p.whole.settled)
 		}
 	}()
 	return nil

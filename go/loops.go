@@ -57,6 +57,7 @@ type listening struct {
 	hold    func(on bool) // accepts nothing more for now, or goes on
 	stop    func()        // stops accepting; once
 	stopped chan struct{} // closed when nothing more is accepted
+	settled chan struct{} // closed when all that were accepted have been reported, by whichever loop. Of the library's loops
 	once    sync.Once
 	failure error // why it stopped by itself; before stopped is closed
 }
@@ -172,7 +173,7 @@ func (l *Loops) listen(address string, config *config, accept func(c *Conn) sink
 	if ended {
 		return nil, ErrShutdown
 	}
-	to := &listening{address: address, config: config, accept: accept, failed: failed, stopped: make(chan struct{})}
+	to := &listening{address: address, config: config, accept: accept, failed: failed, stopped: make(chan struct{}), settled: make(chan struct{})}
 	if err := l.loops[0].listen(to); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"time"
 )
@@ -67,7 +68,8 @@ type config struct {
 
 	datagramConfig
 
-	ipv6Only   bool // for the network tcp6
+	ipv6Only   bool     // for the network tcp6
+	file       *os.File // listens already
 	reusePort  bool
 	backlog    int
 	noDelay    bool

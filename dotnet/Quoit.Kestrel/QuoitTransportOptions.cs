@@ -120,6 +120,14 @@ public sealed class QuoitTransportOptions
     /// has taken none for this time, to within as much again. Defaults to 10 seconds.</summary>
     public TimeSpan DrainDeadline { get; set; } = TimeSpan.FromSeconds(10);
 
+    /// <summary>
+    /// How long an endpoint that is unbound lets its connections end by themselves, before Kestrel closes those that are between
+    /// two requests, and with them a request that is on its way: zero, or at most an hour. In that time have each response say
+    /// <c>Connection: close</c>, so that another process, which listens on the same socket, gets the next requests. It counts towards
+    /// the host's <c>ShutdownTimeout</c>. Defaults to zero.
+    /// </summary>
+    public TimeSpan KeepIdle { get; set; }
+
     /// <summary>How long after its peer's end in order a connection is called closed.</summary>
     internal TimeSpan EndGrace { get; set; } = TimeSpan.FromMilliseconds(100);
 
@@ -179,6 +187,7 @@ public sealed class QuoitTransportOptions
                 + "be zero, as a loop that spins does not sleep, and only a sleep coalesces events.");
         }
         Check(DrainDeadline > TimeSpan.Zero && DrainDeadline.TotalDays <= 1, nameof(DrainDeadline), DrainDeadline, "more than zero, at most a day");
+        Check(KeepIdle >= TimeSpan.Zero && KeepIdle.TotalHours <= 1, nameof(KeepIdle), KeepIdle, "from zero to an hour");
         Check(BlockedLoopLimit > TimeSpan.Zero && BlockedLoopLimit.TotalDays <= 1, nameof(BlockedLoopLimit), BlockedLoopLimit, "more than zero, at most a day");
         return faults;
     }

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Args, Parser};
 use quoit_deploy::profile::Profile;
+use quoit_deploy::restarts::{self, Restarts};
 use quoit_deploy::{dashboard, minimal, trace};
 
 /// Make and try what is in deploy/
@@ -28,6 +29,10 @@ enum Arguments {
     Try(Try),
     /// Print the dashboard for Grafana
     Dashboard,
+    /// Restart servers under load, and fail if a request is lost
+    Restarts(Restarts),
+    /// Print docs/restarts.md with the table of what is kept in lab/restarts
+    RestartsPage,
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +55,8 @@ fn main() -> ExitCode {
         Arguments::Trace => traced(),
         Arguments::Try(arguments) => run(&arguments),
         Arguments::Dashboard => Ok(dashboard::text()),
+        Arguments::Restarts(arguments) => restarts::run(&arguments),
+        Arguments::RestartsPage => restarts::write_page(Path::new(".")),
     };
     let written = made.and_then(|text| {
         io::stdout()

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use quoit_deploy::dashboard;
 use quoit_deploy::profile::{IO_URING, Profile};
+use quoit_deploy::{dashboard, restarts};
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -36,6 +36,16 @@ fn the_dashboard_is_made_of_the_counters_that_there_are() {
     assert!(
         text("grafana/dashboard.json") == dashboard::text(),
         "the counters have changed: `make dashboard` writes the dashboard again"
+    );
+}
+
+#[test]
+fn the_page_of_restarts_has_the_table_of_what_is_kept() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/restarts.md")).unwrap();
+    assert!(
+        page == restarts::write_page(&root).unwrap(),
+        "the results have changed: `make restarts-page` writes the table again"
     );
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct Tally {
     pub(crate) received_bytes: u64,
     /// Connections opened again after they had ended, over the whole run.
     pub(crate) reconnects: u64,
+    /// Requests that were sent once more, as the server announced the end of the connection that they were sent on.
+    pub(crate) repeated: u64,
     /// Errors over the whole run.
     pub(crate) errors: Errors,
     /// What the first error was, in words.
@@ -174,6 +176,7 @@ impl Tally {
             slow_replies: 0,
             received_bytes: 0,
             reconnects: 0,
+            repeated: 0,
             errors: Errors::default(),
             first_error: None,
             window: None,
@@ -207,6 +210,7 @@ impl Merge for Tally {
         self.slow_replies += other.slow_replies;
         self.received_bytes += other.received_bytes;
         self.reconnects += other.reconnects;
+        self.repeated += other.repeated;
         self.errors.add(&other.errors);
         if self.first_error.is_none() {
             self.first_error.clone_from(&other.first_error);

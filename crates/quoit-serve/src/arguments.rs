@@ -1,6 +1,7 @@
 //! The command line of `quoit serve`.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use quoit::{
 };
 
 use super::datagrams::{DatagramArguments, DnsArguments};
+use super::hand_over::{Taken, Use};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +30,7 @@ Examples:
   quoit serve udp-sink --listen 127.0.0.1:9000 --work 2000 --wait spin:50
   quoit serve dns --listen [::]:5300 --record www.example.test=192.0.2.7 --record *.example.test=2001:db8::7
   systemd-socket-activate -l 8080 quoit serve http
+  quoit serve http --listen [::]:8080 --hand-over /run/quoit/hand-over
 
 When ready, prints a line `listening on ADDR engine=E loops=N version=V` for each listener. Then
 serves until SIGINT or SIGTERM. A service manager is told of all that, and its watchdog while every
@@ -250,10 +253,21 @@ struct Common {
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60,
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=86_400))]
     idle_timeout: u32,
-    /// Seconds for draining after SIGINT or SIGTERM
+    /// Seconds for draining after SIGINT or SIGTERM, or when another process has taken over
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
           value_parser = RangedU64ValueParser::<u32>::new().range(0..=86_400))]
     drain: u32,
+    /// http: seconds of a drain in which connections between two requests stay open, so that a request that is on its
+    /// way is answered, with `Connection: close`; then they are closed
+    /// [default: 0; with --hand-over half of --drain]
+    #[arg(long, global = true, value_name = "SECONDS",
+          value_parser = RangedU64ValueParser::<u32>::new().range(0..=86_400))]
+    keep_idle: Option<u32>,
+    /// Restart without a refused client: take the listening sockets from the process that serves with the same PATH, if
+    /// there is one, which then drains; and hand them over in the same way to the next. A Unix socket is made there, for
+    /// processes of this user
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "inherited")]
+    hand_over: Option<PathBuf>,
 }
 
 impl ServeArguments {
@@ -263,6 +277,46 @@ impl ServeArguments {
 
     pub(super) fn drain(&self) -> Duration {
         Duration::from_secs(u64::from(self.common.drain))
+    }
+
+    /// How long connections between two requests stay open while it drains.
+    ///
+    /// # Errors
+    /// It is longer than the drain.
+    pub(super) fn keep_idle(&self) -> Result<Duration, String> {
+        let drain = self.drain();
+        match self.common.keep_idle {
+            Some(seconds) if u64::from(seconds) > drain.as_secs() => Err(format!(
+                "--keep-idle {seconds} is longer than the drain, after which nothing is kept: --drain {}",
+                drain.as_secs()
+            )),
+            Some(seconds) => Ok(Duration::from_secs(u64::from(seconds))),
+            None if self.common.hand_over.is_some() => Ok(drain / 2),
+            None => Ok(Duration::ZERO),
+        }
+    }
+
+    /// Where the sockets are taken over and handed over.
+    ///
+    /// # Errors
+    /// It cannot be done with these servers.
+    pub(super) fn hand_over(&self) -> Result<Option<&Path>, String> {
+        let Some(path) = &self.common.hand_over else {
+            return Ok(None);
+        };
+        if self.protocol.datagrams().is_some() {
+            return Err(
+                "--hand-over is for connections, and this protocol has none; leave it out".to_owned(),
+            );
+        }
+        if matches!(self.common.spread, SpreadName::ReusePort) {
+            return Err(
+                "--hand-over hands one socket over for each address, and --spread reuse-port makes one for each loop; \
+                 use --spread hand-over or shared"
+                    .to_owned(),
+            );
+        }
+        Ok(Some(path))
     }
 
     pub(super) fn metrics(&self) -> Option<Address> {
@@ -322,7 +376,11 @@ impl ServeArguments {
         }
     }
 
-    pub(super) fn runtime_config(&self) -> Result<RuntimeConfig, String> {
+    /// What is asked for, on the sockets of a predecessor if there is one.
+    ///
+    /// # Errors
+    /// One line: it contradicts itself, or what was inherited cannot be used.
+    pub(super) fn runtime_config(&self, mut taken: Option<&mut Taken>) -> Result<RuntimeConfig, String> {
         let common = &self.common;
         let config = Config {
             engine: match common.engine {
@@ -374,7 +432,17 @@ impl ServeArguments {
             },
             ..ListenerOptions::default()
         };
-        let mut listens: Vec<Listen> = common.listen.iter().cloned().map(Listen::Address).collect();
+        let mut of_predecessor = |address: &Address| taken.as_mut()?.socket(Use::Connections, address);
+        let listen = |address: &Address| match of_predecessor(address) {
+            Some(socket) => Listen::Socket(socket),
+            None => Listen::Address(address.clone()),
+        };
+        let mut listens: Vec<Listen> = common.listen.iter().map(listen).collect();
+        if listens.is_empty()
+            && let Some(taken) = taken
+        {
+            listens.extend(taken.sockets(Use::Connections).into_iter().map(Listen::Socket));
+        }
         if listens.is_empty() {
             let inherited = listen::inherited().map_err(|error| error.to_string())?;
             listens.extend(inherited.into_iter().map(Listen::Socket));

@@ -1,6 +1,8 @@
 //! `serve http`: the HTTP connections' logic on the loop's connections.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use quoit::Time;
@@ -26,6 +28,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// many come together, all are accepted before the first of them is heard.
 const HEARING: Duration = Duration::from_millis(10);
 
+/// Of the timer that ends the time in which idle connections are kept. The handlers around this one have others.
+const KEPT: Token = Token(2);
+
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
@@ -34,6 +39,8 @@ pub(super) struct Timeouts {
     /// Without a byte either way: between requests or reading a response; and within a body with fewer than
     /// [`SLOWEST_BODY`] a second.
     pub(super) idle: Duration,
+    /// Between two requests while the server drains, so that a request that is on its way is answered.
+    pub(super) keep_idle: Duration,
 }
 
 /// The handler: one for each loop.
@@ -49,6 +56,8 @@ pub(super) struct HttpServer {
     crowded: Option<usize>,
     /// The connections by age, if that matters, without those that are given up, and when each was accepted.
     ages: VecDeque<(ConnectionId, Time)>,
+    /// Connections that the deadline of a drain has reset, of all loops.
+    cut: Arc<AtomicU64>,
 }
 
 /// What is kept for a connection.
@@ -63,6 +72,8 @@ struct Client {
     /// The client has ended its side, and the connection's logic does not know yet.
     ended: bool,
     closing: bool,
+    /// It was ended by another than this handler, which learned of it when it had something to send.
+    refused: bool,
     /// The last time that a byte was seen to move.
     active: Time,
     /// What the kernel told of the client's progress when its time was over: if that changes within the grace, it reads.
@@ -86,7 +97,14 @@ impl HttpServer {
             dated: None,
             crowded: None,
             ages: VecDeque::new(),
+            cut: Arc::default(),
         }
+    }
+
+    /// One that counts there what a drain's deadline resets.
+    pub(super) fn counting_cut(mut self, cut: Arc<AtomicU64>) -> Self {
+        self.cut = cut;
+        self
     }
 
     /// One that closes after each response, and that gives the oldest connections up when there are more than so many:
@@ -118,6 +136,7 @@ impl HttpServer {
             blocked: false,
             ended: false,
             closing: false,
+            refused: false,
             active: now,
             taken: None,
             of_body: 0,
@@ -162,6 +181,7 @@ impl HttpServer {
                 Ok(false) => return,
                 Err(_) => {
                     client.closing = true;
+                    client.refused = true;
                     client.rest = None;
                     client.unsent = Vec::new();
                 }
@@ -198,6 +218,7 @@ impl HttpServer {
                 // It closes already, so nobody waits for the rest.
                 Err(_) => {
                     client.closing = true;
+                    client.refused = true;
                     client.rest = None;
                     client.unsent = Vec::new();
                     return;
@@ -229,6 +250,17 @@ impl HttpServer {
         if due < client.due {
             client.due = due;
             let _ = event_loop.set_deadline(connection, Some(due.since(event_loop.now())));
+        }
+    }
+
+    /// Closes the connections that are between two requests, and from now on those that come to be. What the others are at
+    /// goes on, and they close when it is done.
+    fn close_idle(&mut self, event_loop: &mut Loop) {
+        self.keep_time(event_loop);
+        self.environment.close_idle();
+        let connections: Vec<_> = event_loop.connection_ids().collect();
+        for connection in connections {
+            self.advance(event_loop, connection);
         }
     }
 
@@ -356,15 +388,15 @@ impl Handler for HttpServer {
         let _ = event_loop.close(connection, None);
     }
 
-    fn on_closed(
-        &mut self,
-        _quoit: &mut Loop,
-        connection: ConnectionId,
-        _token: Token,
-        _reason: CloseReason,
-    ) {
-        if let Some(client) = self.connections.get_mut(connection.slot().index()) {
-            *client = None;
+    fn on_closed(&mut self, _quoit: &mut Loop, connection: ConnectionId, _token: Token, reason: CloseReason) {
+        if let Some(client) = self.connections.get_mut(connection.slot().index())
+            && let Some(client) = client.take()
+            && self.environment.is_draining()
+            && (client.refused || !client.closing)
+            && reason == CloseReason::Local
+        {
+            // It was not this handler that ended it, so it was the deadline.
+            self.cut.fetch_add(1, Ordering::Relaxed);
         }
         if self.crowded.is_some() {
             self.ages.retain(|&(other, _)| other != connection);
@@ -375,13 +407,19 @@ impl Handler for HttpServer {
         self.make_room(event_loop);
     }
 
+    fn on_timer(&mut self, event_loop: &mut Loop, token: Token) {
+        if token == KEPT {
+            self.close_idle(event_loop);
+        }
+    }
+
     fn on_draining(&mut self, event_loop: &mut Loop) {
         self.keep_time(event_loop);
         self.environment.start_draining();
-        // Those between two requests close now; what the others are at goes on, and closes when it is done.
-        let connections: Vec<_> = event_loop.connection_ids().collect();
-        for connection in connections {
-            self.advance(event_loop, connection);
+        let keep = self.timeouts.keep_idle;
+        // Without a timer they would be kept until the end, and be reset.
+        if keep.is_zero() || event_loop.set_named_timer(keep, KEPT).is_err() {
+            self.close_idle(event_loop);
         }
     }
 }

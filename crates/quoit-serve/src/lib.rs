@@ -12,6 +12,7 @@ mod echo;
 mod foreign;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod hand_over;
 mod http;
 mod http_server;
 mod idle;
@@ -30,14 +31,16 @@ pub use descriptors::needed as descriptors_needed;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quoit::proxy_protocol::{Proxied, ProxyOptions, ProxyProtocol};
-use quoit::{Address, EngineKind, Handler, Loop, Remote, Runtime, StartError};
+use quoit::{Address, EngineKind, Handler, Listen, Loop, Remote, Runtime, StartError};
 use quoit_workload::{SinkReport, Work};
 
 use arguments::Protocol;
 use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
+use hand_over::{Giver, Offer, Use};
 use http_server::{HttpServer, Timeouts};
 use idle::Idle;
 use manager::Manager;
@@ -68,20 +71,44 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let timeouts = Timeouts {
         head: arguments.head_timeout(),
         idle: arguments.idle_timeout(),
+        keep_idle: arguments.keep_idle()?,
     };
     let work = Work::of(arguments.work());
     let proxy = arguments.proxy_protocol()?;
-    let mut config = arguments.runtime_config()?;
+    let hand_over = arguments.hand_over()?;
+    let mut taken = match hand_over {
+        Some(path) => hand_over::take(path)?,
+        None => None,
+    };
+    let mut config = arguments.runtime_config(taken.as_mut())?;
+    let mut metrics_listen = metrics_address.map(|address| {
+        let socket = taken
+            .as_mut()
+            .and_then(|taken| taken.socket(Use::Metrics, &address));
+        socket.map_or(Listen::Address(address), Listen::Socket)
+    });
+    let shows_metrics = metrics_listen.is_some();
+    let mut offer = Offer::default();
+    if hand_over.is_some() {
+        config.listeners = std::mem::take(&mut config.listeners)
+            .into_iter()
+            .map(|(listen, options)| {
+                let listen = offer.keep(Use::Connections, listen, &options.listen)?;
+                Ok((listen, options))
+            })
+            .collect::<Result<_, String>>()?;
+        if let Some(listen) = metrics_listen.take() {
+            metrics_listen = Some(offer.keep(Use::Metrics, listen, &metrics::options().listen)?);
+        }
+    }
     if let Some(warning) = descriptors::prepare(&mut config, arguments.connections_were_given()) {
         say(format_args!("quoit serve: warning: {warning}"));
     }
     let loops = config.loops;
     let mut published = match protocol {
         Protocol::Rpc { .. } => Published::with_rpc(loops),
-        Protocol::UdpEcho(_) | Protocol::UdpSink(_) => {
-            Published::with_datagrams(loops, metrics_address.is_some())
-        }
-        Protocol::Dns(_) => Published::with_dns(loops, metrics_address.is_some()),
+        Protocol::UdpEcho(_) | Protocol::UdpSink(_) => Published::with_datagrams(loops, shows_metrics),
+        Protocol::Dns(_) => Published::with_dns(loops, shows_metrics),
         Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
     };
     if proxy.is_some() {
@@ -114,9 +141,9 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     };
     let runtime = start(protocol.clone(), driven, shared).map_err(|error| error.to_string())?;
     published.publish(&runtime);
-    let metrics = match metrics_address {
-        Some(address) => {
-            Some(metrics::serve(address, &published, timeouts).map_err(|error| error.to_string())?)
+    let metrics = match metrics_listen {
+        Some(listen) => {
+            Some(metrics::serve(listen, &published, timeouts).map_err(|error| error.to_string())?)
         }
         None => None,
     };
@@ -135,24 +162,54 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let addresses = sockets
         .as_ref()
         .map_or(runtime.addresses(), |sockets| sockets.addresses());
-    if let Err(error) = print_ready(addresses, engine, loops) {
-        say(format_args!(
-            "quoit serve: the ready line cannot be written to standard output: {error}"
-        ));
-    }
-
     let status = status(arguments.protocol(), addresses, &runtime, loops);
-    manager.ready(&status);
     let remotes: Vec<Remote> = runtime.remotes().cloned().collect();
-    manager.watch(remotes.clone(), status);
     let stopping = {
-        let published = Arc::clone(&published);
+        let (published, remotes, manager) = (Arc::clone(&published), remotes.clone(), manager.clone());
         move || {
             published.drains(drain);
             let connections = remotes
                 .iter()
                 .map(|event_loop| u64::from(event_loop.connections()));
             manager.stopping(drain, connections.sum());
+        }
+    };
+    let giver = match hand_over {
+        Some(path) => {
+            let (stopping, drainer) = (stopping.clone(), runtime.drainer());
+            let metrics = metrics.as_ref().map(Runtime::drainer);
+            let giver = Giver::start(path, offer, move || {
+                stopping();
+                drainer.drain(drain);
+                if let Some(metrics) = &metrics {
+                    // The successor's are served by now.
+                    metrics.drain(drain);
+                }
+            })?;
+            Some(giver)
+        }
+        None => None,
+    };
+    if let Some(taken) = taken {
+        taken.finish()?;
+    }
+    if let Some(giver) = &giver {
+        giver.place()?;
+    }
+    if let Err(error) = print_ready(addresses, engine, loops) {
+        say(format_args!(
+            "quoit serve: the ready line cannot be written to standard output: {error}"
+        ));
+    }
+    manager.ready(&status);
+    manager.watch(remotes, status);
+    let stopping = {
+        let giver = giver.clone();
+        move || {
+            if let Some(giver) = &giver {
+                giver.drains();
+            }
+            stopping();
         }
     };
 
@@ -175,6 +232,16 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         Ending::Panicked => return Err("a loop panicked: this is a fault of the program".to_owned()),
     };
     drop(metrics);
+    if let Some(giver) = giver {
+        giver.ends();
+    }
+    match published.cut().load(Ordering::Relaxed) {
+        0 => {}
+        cut => say(format_args!(
+            "quoit serve: the end of the drain reset {cut} open connections; --drain {} was not enough for them",
+            drain.as_secs()
+        )),
+    }
     if let Protocol::UdpSink(options) = protocol {
         let report = sink_run.report(engine, arguments.work(), *options);
         print_report(report).map_err(|error| format!("the report cannot be made or written: {error}"))?;
@@ -285,7 +352,7 @@ fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, 
         Protocol::Http => {
             let shown = Arc::clone(&published);
             driven.start_streams(&published, move |_| {
-                HttpServer::new(timeouts, work, metrics::writer(&shown))
+                HttpServer::new(timeouts, work, metrics::writer(&shown)).counting_cut(shown.cut())
             })
         }
         Protocol::UdpEcho(_) => driven.start(move |event_loop| {

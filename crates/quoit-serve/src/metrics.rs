@@ -1,6 +1,7 @@
 //! The counters as Prometheus text.
 
 use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +14,8 @@ use prometheus_client::registry::Registry;
 use quoit::counters::Figure;
 use quoit::proxy_protocol::HeaderCounters;
 use quoit::{
-    Address, Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex,
-    Remote, Runtime, RuntimeConfig, StartError,
+    Config, Counters, EngineChoice, EngineKind, Listen, ListenOptions, ListenerOptions, LoopIndex, Remote,
+    Runtime, RuntimeConfig, StartError,
 };
 use quoit_workload::Work;
 
@@ -36,6 +37,8 @@ pub(super) struct Published {
     dns: Vec<Arc<DnsFigures>>,
     /// What became of headers of the PROXY protocol, likewise.
     headers: Vec<Arc<HeaderCounters>>,
+    /// Connections of `serve http` that the deadline of a drain has reset. No metric: it happens when the loops end.
+    cut: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -101,6 +104,11 @@ impl Published {
     pub(super) fn drains(&self, within: Duration) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let _ = self.drained_by.set((now.unwrap_or_default() + within).as_secs());
+    }
+
+    /// Where connections are counted that the deadline of a drain resets.
+    pub(super) fn cut(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.cut)
     }
 
     pub(super) fn publish(&self, runtime: &Runtime) {
@@ -229,11 +237,22 @@ pub(super) const CONNECTIONS: u32 = 32;
 /// How long one of them may take to ask, or to take what it is answered: a probe does that at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How they are listened for.
+pub(super) fn options() -> ListenerOptions {
+    ListenerOptions {
+        listen: ListenOptions {
+            unlink_existing: true,
+            ..ListenOptions::default()
+        },
+        ..ListenerOptions::default()
+    }
+}
+
 /// Serves `/metrics` and `/healthz` on an address of their own, by one more loop, which is not among the
 /// published ones. It runs on epoll: it must also work where the others are being examined. Connections close after one
 /// response, and the oldest is given up where many come and say nothing.
 pub(super) fn serve(
-    address: Address,
+    listen: Listen,
     published: &Arc<Published>,
     timeouts: Timeouts,
 ) -> Result<Runtime, StartError> {
@@ -245,14 +264,7 @@ pub(super) fn serve(
         send_chunks: 8192,
         ..Config::default()
     };
-    let options = ListenerOptions {
-        listen: ListenOptions {
-            unlink_existing: true,
-            ..ListenOptions::default()
-        },
-        ..ListenerOptions::default()
-    };
-    let listeners = vec![(Listen::Address(address), options)];
+    let listeners = vec![(listen, options())];
     let runtime = RuntimeConfig {
         config,
         listeners,
@@ -262,6 +274,8 @@ pub(super) fn serve(
     let timeouts = Timeouts {
         head: timeouts.head.min(PATIENCE),
         idle: timeouts.idle.min(PATIENCE),
+        // Who has just connected to the socket that a successor has as well is answered.
+        keep_idle: timeouts.keep_idle.min(PATIENCE),
     };
     Runtime::start(runtime, move |_| {
         HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))

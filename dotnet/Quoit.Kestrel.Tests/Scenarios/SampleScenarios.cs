@@ -13,7 +13,7 @@ namespace Quoit.Kestrel.Tests.Scenarios;
 public partial class SampleScenarios
 {
     /// <summary>A sample that runs, and ends in order when it is told to.</summary>
-    private sealed partial class Sample : IAsyncDisposable
+    internal sealed partial class Sample : IAsyncDisposable
     {
         private readonly Process _process;
         private readonly Task<string> _rest;
@@ -34,10 +34,31 @@ public partial class SampleScenarios
 
         public static async Task<Sample> StartAsync(string name, params string[] arguments)
         {
-            var configuration = new DirectoryInfo(AppContext.BaseDirectory).Parent!.Name;
-            var program = Path.Combine(Folder.Repository, "target", "dotnet", "bin", name, configuration, "net10.0", name + ".dll");
-            var start = new ProcessStartInfo("dotnet", [program, .. arguments]) { RedirectStandardOutput = true };
+            var start = new ProcessStartInfo("dotnet", [Program(name), .. arguments]) { RedirectStandardOutput = true };
             start.Environment["ASPNETCORE_URLS"] = "http://127.0.0.1:0";
+            return await StartAsync(name, start);
+        }
+
+        /// <summary>Starts one on a socket of this process, as a service manager hands it over.</summary>
+        public static Task<Sample> StartOnAsync(Socket socket, string name, params string[] arguments)
+        {
+            // Another shell than this one knows no descriptor above 9.
+            var script = $"exec 3<&{Child.Inherited(socket)}; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+            var start = new ProcessStartInfo("/bin/bash", ["-c", script, "dotnet", Program(name), .. arguments])
+            {
+                RedirectStandardOutput = true,
+            };
+            return StartAsync(name, start);
+        }
+
+        private static string Program(string name)
+        {
+            var configuration = new DirectoryInfo(AppContext.BaseDirectory).Parent!.Name;
+            return Path.Combine(Folder.Repository, "target", "dotnet", "bin", name, configuration, "net10.0", name + ".dll");
+        }
+
+        private static async Task<Sample> StartAsync(string name, ProcessStartInfo start)
+        {
             var process = Process.Start(start)!;
             var log = "";
             while (await process.StandardOutput.ReadLineAsync(Wait.Token) is { } line)

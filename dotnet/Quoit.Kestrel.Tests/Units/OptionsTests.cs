@@ -55,7 +55,7 @@ public class OptionsTests
             { "KeepAlive", "00:01:30" }, { "Connections", "1000" }, { "ReceiveSlots", "1001" }, { "ReceiveSlotSize", "1002" },
             { "LeasesPerConnection", "15" }, { "MaxReadBufferSize", "1003" }, { "MaxWriteBufferSize", "1004" },
             { "SpinBudget", "00:00:00.0010000" }, { "CoalesceTime", "00:00:00.0002000" }, { "DrainDeadline", "00:00:03" },
-            { "BlockedLoopLimit", "00:00:04" }, { "Without", "buffer-ring" },
+            { "KeepIdle", "00:00:05" }, { "BlockedLoopLimit", "00:00:04" }, { "Without", "buffer-ring" },
         };
         var properties = typeof(QuoitTransportOptions).GetProperties();
         Assert.Equal(properties.Select(property => property.Name).Order(StringComparer.Ordinal), texts.Keys.Order(StringComparer.Ordinal));
@@ -99,6 +99,7 @@ public class OptionsTests
         Assert.Equal(TimeSpan.Zero, options.SpinBudget);
         Assert.Equal(TimeSpan.Zero, options.CoalesceTime);
         Assert.Equal(TimeSpan.FromSeconds(10), options.DrainDeadline);
+        Assert.Equal(TimeSpan.Zero, options.KeepIdle);
         Assert.Equal(TimeSpan.FromSeconds(1), options.BlockedLoopLimit);
         Assert.Empty(options.Without);
         Assert.Empty(options.Faults());
@@ -107,7 +108,7 @@ public class OptionsTests
     public static TheoryData<string, string> OutOfRange => new()
     {
         { "Engine", "7" }, { "Scheduling", "7" }, { "AcceptMode", "7" }, { "Loops", "0" }, { "Loops", "1025" },
-        { "Backlog", "0" }, { "KeepAlive", "-00:00:01" }, { "Connections", "0" }, { "Connections", "1048577" },
+        { "Backlog", "0" }, { "KeepAlive", "-00:00:01" }, { "KeepIdle", "-00:00:01" }, { "KeepIdle", "01:00:01" }, { "Connections", "0" }, { "Connections", "1048577" },
         { "ReceiveSlots", "0" }, { "ReceiveSlots", "32769" }, { "ReceiveSlotSize", "63" }, { "LeasesPerConnection", "0" },
         { "MaxReadBufferSize", "-1" }, { "MaxWriteBufferSize", "-1" }, { "SpinBudget", "00:00:02" },
         { "CoalesceTime", "-00:00:00.0001" }, { "CoalesceTime", "00:00:00.0000009" }, { "CoalesceTime", "00:00:00.1000001" },

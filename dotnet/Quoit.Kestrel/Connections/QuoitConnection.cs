@@ -29,6 +29,7 @@ internal sealed partial class QuoitConnection : ConnectionContext
     private Exception? _shutdownReason;
     private Task _sending = Task.CompletedTask;
     private Timer? _closedTimer;
+    private QuoitConnectionListener? _listener;
     private bool _gone;
     private bool _closedScheduled;
     private bool _disposed;
@@ -47,6 +48,13 @@ internal sealed partial class QuoitConnection : ConnectionContext
         _flushed = OnFlushed;
         var writer = loop.RunsApplication ? new PromptWriter(output.Writer, loop) : output.Writer;
         Transport = _originalTransport = new DuplexPipe(input.Reader, writer);
+    }
+
+    /// <summary>It was accepted for that one, which is told of its end.</summary>
+    public void BelongTo(QuoitConnectionListener listener)
+    {
+        _listener = listener;
+        listener.Joined();
     }
 
     /// <summary>How long its end may wait for the peer.</summary>
@@ -98,6 +106,8 @@ internal sealed partial class QuoitConnection : ConnectionContext
     public void OnClosed(Exception? failure)
     {
         _gone = true;
+        _listener?.Left();
+        _listener = null;
         if (failure is not null)
         {
             _loop.Group.Log.ConnectionFailed(this, failure.Message);

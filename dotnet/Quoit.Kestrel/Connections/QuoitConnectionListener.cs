@@ -25,6 +25,8 @@ internal sealed class QuoitConnectionListener : IConnectionListener
     private readonly Lock _gate = new();
     private readonly bool _oneAddress;
     private bool _unbound;
+    private int _open;
+    private TaskCompletionSource? _noneOpen;
     private volatile bool _held;
 
     public QuoitConnectionListener(LoopGroup group, EndPoint endPoint)
@@ -64,6 +66,43 @@ internal sealed class QuoitConnectionListener : IConnectionListener
             HoldOrGoOn();
         }
         return true;
+    }
+
+    /// <summary>A connection of it is there.</summary>
+    public void Joined()
+    {
+        lock (_gate)
+        {
+            _open++;
+        }
+    }
+
+    /// <summary>A connection of it has gone.</summary>
+    public void Left()
+    {
+        lock (_gate)
+        {
+            if (--_open == 0)
+            {
+                _noneOpen?.TrySetResult();
+            }
+        }
+    }
+
+    /// <summary>Waits until its connections have gone, or for so long.</summary>
+    private async Task WaitForNoneAsync(TimeSpan limit, CancellationToken cancellationToken)
+    {
+        Task none;
+        lock (_gate)
+        {
+            if (_open == 0)
+            {
+                return;
+            }
+            _noneOpen = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+            none = _noneOpen.Task;
+        }
+        await none.WaitAsync(limit, cancellationToken).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
     }
 
     /// <summary>Has the loops accept no more if many connections wait, or go on if few do.</summary>
@@ -178,6 +217,10 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         await _group.TurnAllAsync().ConfigureAwait(false);
         _group.Forget(this);
         _accepted.Writer.TryComplete();
+        if (parts.Length > 0 && _group.Options.KeepIdle > TimeSpan.Zero)
+        {
+            await WaitForNoneAsync(_group.Options.KeepIdle, cancellationToken).ConfigureAwait(false);
+        }
     }
 
     public async ValueTask DisposeAsync()

@@ -75,6 +75,7 @@ internal sealed unsafe partial class Loop
             return;
         }
         var connection = new QuoitConnection(this, id, to.LocalEndPointOf(descriptor), Kernel.RemoteEndPoint(descriptor));
+        connection.BelongTo(to);
         _connections.Add(id, connection);
         connection.Start();
         _group.Log.ConnectionAccepted(connection);

@@ -96,6 +96,16 @@ func Bind(address string, flags uint32, backlog int) (*Socket, error) {
 	return socket, nil
 }
 
+// Adopt is quoit_socket_adopt: the descriptor, which listens, is the library's from now on, even on failure.
+func Adopt(descriptor int) (*Socket, error) {
+	var text text
+	socket := new(Socket)
+	if code := C.shim_socket_adopt(C.int(descriptor), &socket.handle, text.pointer()); code < 0 {
+		return nil, text.failure("quoit_socket_adopt", int(code))
+	}
+	return socket, nil
+}
+
 // Address is quoit_socket_address: where it listens, its port resolved.
 func (s *Socket) Address() string {
 	var text text

@@ -126,6 +126,17 @@ func Bind(address string, flags uint32, backlog int) (*Socket, error) {
 	return socket, nil
 }
 
+// Adopt is quoit_socket_adopt: the descriptor, which listens, is the library's from now on, even on failure.
+func Adopt(descriptor int) (*Socket, error) {
+	var text text
+	socket := new(Socket)
+	if _, err := answered("quoit_socket_adopt", &text, symbols.socketAdopt, uintptr(descriptor),
+		uintptr(unsafe.Pointer(&socket.handle))); err != nil {
+		return nil, err
+	}
+	return socket, nil
+}
+
 // Address is quoit_socket_address: where it listens, its port resolved.
 func (s *Socket) Address() string {
 	var text text

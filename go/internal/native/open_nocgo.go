@@ -54,8 +54,8 @@ type counters struct {
 // symbols has the addresses of what is called.
 var symbols struct {
 	abiCheck, version, layout, errorText, counterDescribe, configDefault, bindOptionsDefault, listenOptionsDefault,
-	capabilitiesProbe, capabilitiesUsable, capabilitiesReason, capabilitiesGet, capabilitiesFree, socketBind, socketAddress,
-	socketClose, loopCreate, loopDestroy, turn, fd, nextDeadline, engine, engineReason, listen, localAddress, peerAddress,
+	capabilitiesProbe, capabilitiesUsable, capabilitiesReason, capabilitiesGet, capabilitiesFree, socketBind, socketAdopt,
+	socketAddress, socketClose, loopCreate, loopDestroy, turn, fd, nextDeadline, engine, engineReason, listen, localAddress, peerAddress,
 	connectionFD, loopRemote, remoteRelease, remoteWake, remoteCounters, datagramOptionsDefault, datagramSocketBind,
 	datagramSocketAddress, datagramSocketClose, openDatagram, datagramCountersRead, takenByPeer, queued, datagramFD uintptr
 }
@@ -78,6 +78,7 @@ var calls = []struct {
 	{"capabilities_get", &symbols.capabilitiesGet},
 	{"capabilities_free", &symbols.capabilitiesFree},
 	{"socket_bind", &symbols.socketBind},
+	{"socket_adopt", &symbols.socketAdopt},
 	{"socket_address", &symbols.socketAddress},
 	{"socket_close", &symbols.socketClose},
 	{"loop_create", &symbols.loopCreate},

@@ -9,7 +9,7 @@
 #define CALLS(X)                                                                                                      \
     X(abi_check) X(version) X(layout) X(error_text) X(counter_describe) X(config_default) X(bind_options_default)     \
     X(listen_options_default) X(capabilities_probe) X(capabilities_usable) X(capabilities_reason)                     \
-    X(capabilities_get) X(capabilities_free) X(socket_bind) X(socket_address) X(socket_close)         \
+    X(capabilities_get) X(capabilities_free) X(socket_bind) X(socket_adopt) X(socket_address) X(socket_close) \
     X(loop_create) X(loop_destroy) X(turn) X(fd) X(next_deadline) X(engine) X(engine_reason) X(listen)                \
     X(local_address) X(peer_address) X(connection_fd) X(loop_remote) X(remote_release) X(remote_wake)                 \
     X(remote_counters)                                                                                                \
@@ -136,6 +136,11 @@ int shim_capabilities_get(const quoit_capabilities *capabilities, uint32_t index
 void shim_capabilities_free(quoit_capabilities *capabilities)
 {
     CALL(capabilities_free)(capabilities);
+}
+
+int shim_socket_adopt(int descriptor, quoit_socket **out, char *text)
+{
+    return answer(CALL(socket_adopt)(descriptor, out), text);
 }
 
 int shim_socket_bind(const char *address, size_t length, uint32_t flags, uint32_t backlog, quoit_socket **out,

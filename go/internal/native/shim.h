@@ -27,6 +27,7 @@ int shim_capabilities_reason(const quoit_capabilities *capabilities, char *buffe
 int shim_capabilities_get(const quoit_capabilities *capabilities, uint32_t index, quoit_capability *capability);
 void shim_capabilities_free(quoit_capabilities *capabilities);
 
+int shim_socket_adopt(int descriptor, quoit_socket **out, char *text);
 int shim_socket_bind(const char *address, size_t length, uint32_t flags, uint32_t backlog, quoit_socket **out,
                      char *text);
 int shim_socket_address(const quoit_socket *socket, char *buffer, size_t capacity);

@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Serves until SIGTERM or SIGINT. Prints `listening on ADDR engine=E loops=N version=V` when it is ready.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
-    /// Where to listen
+    /// Where to listen, unless a listening socket was inherited (LISTEN_FDS)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     /// What the loops run on
@@ -58,10 +58,16 @@ impl Arguments {
         S: Future<Output = io::Result<()>> + 'static,
     {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        // From a service manager, or the process that hands over to this one.
+        let mut inherited = quoit::listen::inherited().map_err(io::Error::other)?;
+        let listening = match inherited.is_empty() {
+            true => ServerConfig::listen(self.listen),
+            false => ServerConfig::listen_on(inherited.remove(0).into_parts().0)?,
+        };
         let server = Server::start(
             ServerConfig {
                 config: self.config(),
-                ..ServerConfig::listen(self.listen)
+                ..listening
             },
             service,
         )?;

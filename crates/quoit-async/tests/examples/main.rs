@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod axum_rest;
+mod axum_restart;
 #[cfg(feature = "examples")]
 mod axum_tls;
 mod example;

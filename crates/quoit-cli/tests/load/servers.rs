@@ -128,7 +128,7 @@ pub(crate) fn error_line(output: &Output) -> String {
 }
 
 /// Runs and checks that it measured so many requests and no error.
-pub(crate) fn assert_right(arguments: &str, requests: u64) {
+pub(crate) fn assert_right(arguments: &str, requests: u64) -> Value {
     let (code, report) = report(arguments);
     assert_eq!(code, 0, "{report:#}");
     assert_eq!(report["requests"], requests, "{report:#}");
@@ -140,6 +140,7 @@ pub(crate) fn assert_right(arguments: &str, requests: u64) {
         report["generator_cpu_ns_per_request"].as_f64() > Some(0.0),
         "{report:#}"
     );
+    report
 }
 
 /// All errors of a report.

@@ -10,6 +10,7 @@ mod doctor;
 mod draining;
 mod echo_loops;
 mod faults;
+mod hand_over;
 mod http;
 mod http_limits;
 mod idle;

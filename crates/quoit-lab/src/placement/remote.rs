@@ -16,6 +16,7 @@ const SUMS: &[&str] = &[
     "received_bytes",
     "received_megabytes_per_second",
     "reconnects",
+    "repeated_requests",
     "offered_per_second",
 ];
 /// Fields of which the largest counts.

@@ -84,6 +84,7 @@ Fields of the JSON object (units in the names; null: nothing to say; docs/load.m
     lost_requests                            requests without a reply
   first_error                    the first error in words
   reconnects                     connections opened again
+  repeated_requests              requests sent once more, as they were sent behind one whose reply announced the end
   generator_cpu_ns_per_request   user and system time of the load's threads
   generator_cpu_utilization      0 to 1; near 1 the generator may be the limit
   interrupted                    whether the run was ended before its time

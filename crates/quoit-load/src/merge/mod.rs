@@ -142,6 +142,7 @@ fn join(parts: &[Part]) -> Result<Findings, LoadError> {
             .iter()
             .find_map(|part| part.said(part.streams.first_error.as_ref())),
         reconnects: sum(parts, |part| part.reconnects),
+        repeated_requests: sum(parts, |part| part.repeated_requests),
         generator_cpu_ns_per_request: by(cpu, requests as f64),
         intervals,
         histogram: encode(&all)?,

@@ -110,6 +110,10 @@ pub(crate) struct StreamReport {
     /// Connections opened again after they had ended, over the whole run. A server may announce an end
     /// (`Connection: close`); that is no error.
     pub(crate) reconnects: u64,
+    /// Requests that were sent once more, on another connection: they were sent behind the one to which the server
+    /// announced the end. Only with a pipeline.
+    #[serde(default)]
+    pub(crate) repeated_requests: u64,
     /// Processor time of the generator's threads, user and system, by request. On loopback it includes
     /// the delivery of what it sends.
     pub(crate) generator_cpu_ns_per_request: f64,
@@ -224,6 +228,7 @@ impl Report {
             errors: tally.errors.clone(),
             first_error: tally.first_error.clone(),
             reconnects: tally.reconnects,
+            repeated_requests: tally.repeated,
             generator_cpu_ns_per_request: by(tally.cpu_ns as f64, requests as f64),
             intervals,
             histogram_unit: HISTOGRAM_UNIT.to_owned(),
@@ -315,6 +320,9 @@ impl StreamReport {
         rows.generator_cpu(self.generator_cpu_ns_per_request, "request", head);
         if self.reconnects > 0 {
             rows.row("reconnects", self.reconnects.to_string());
+        }
+        if self.repeated_requests > 0 {
+            rows.row("repeated requests", self.repeated_requests.to_string());
         }
         if self.errors.is_empty() {
             rows.row("errors", "none".to_owned());

@@ -284,6 +284,9 @@ impl<P: Protocol> Worker<P> {
         connection.reset(Phase::Closed { retry_at: None }, state);
         connection.place.block();
         self.open -= 1;
+        if announced && running && !is_slow {
+            self.recorder.tally().repeated += u64::from(lost);
+        }
         if !announced && !is_slow {
             self.recorder.lost(now, lost);
         }

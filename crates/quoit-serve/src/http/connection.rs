@@ -130,7 +130,7 @@ impl HttpConnection {
                     };
                 }
                 State::Streaming { position, end } => self.stream(position, end, output, room),
-                State::Idle if rest.is_empty() && environment.is_draining() => self.close(environment),
+                State::Idle if rest.is_empty() && environment.closes_idle() => self.close(environment),
                 _ if rest.is_empty() && self.input_ended => self.close(environment),
                 _ if rest.is_empty() => {
                     return Step {

@@ -182,6 +182,7 @@ fn draining_finishes_what_has_begun_and_closes() {
         let mut client = Client::new();
         client.send(before);
         client.environment.start_draining();
+        client.environment.close_idle();
         client.send(after)
     };
     assert_eq!(draining("", ""), (String::new(), Next::Close));

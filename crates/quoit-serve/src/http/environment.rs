@@ -37,6 +37,7 @@ pub(crate) struct Environment {
     pub(super) responder: Responder,
     pub(super) judged_host: JudgedHost,
     draining: bool,
+    closes_idle: bool,
     /// Every response closes its connection.
     closes: bool,
     metrics: MetricsWriter,
@@ -53,6 +54,7 @@ impl Environment {
             responder: Responder::new(now),
             judged_host: JudgedHost::default(),
             draining: false,
+            closes_idle: false,
             closes: false,
             metrics,
             metrics_text: String::new(),
@@ -67,10 +69,20 @@ impl Environment {
         self.responder.set_time(now);
     }
 
-    /// From now on `/healthz` answers 503, every response closes its connection, and a connection between
-    /// two requests says [`Next::Close`](super::Next::Close) when it is next called, with no input too.
+    /// From now on `/healthz` answers 503, and every response closes its connection.
     pub(crate) fn start_draining(&mut self) {
         self.draining = true;
+    }
+
+    /// From now on a connection between two requests says [`Next::Close`](super::Next::Close) when it is next called,
+    /// with no input too.
+    pub(crate) fn close_idle(&mut self) {
+        self.closes_idle = true;
+    }
+
+    /// Whether connections between two requests close.
+    pub(super) fn closes_idle(&self) -> bool {
+        self.closes_idle
     }
 
     /// From now on every response closes its connection.

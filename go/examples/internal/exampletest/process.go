@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	quoit "github.com/quoit-io/quoit/go"
 )
 
 // patience ends a test that hangs; nothing depends on it otherwise.
@@ -39,7 +41,53 @@ type Process struct {
 // Run runs the example as a process.
 func Run(t *testing.T) *Process {
 	t.Helper()
-	p := &Process{command: exec.Command(os.Args[0], "-listen", "127.0.0.1:0"), done: make(chan error, 1)}
+	return run(t, exec.Command(os.Args[0], "-listen", "127.0.0.1:0"))
+}
+
+// RunInherited runs it with a listening socket, as a service manager passes one.
+func RunInherited(t *testing.T, socket *os.File, arguments ...string) *Process {
+	t.Helper()
+	return run(t, inheriting(socket, arguments...))
+}
+
+// EndsInherited runs it with a descriptor that it cannot use, and expects that it says so.
+func EndsInherited(t *testing.T, file *os.File, want string) {
+	t.Helper()
+	command := inheriting(file)
+	command.Env = append(os.Environ(), asExample+"=1")
+	said, err := command.CombinedOutput()
+	if err == nil || strings.Count(string(said), want) != 1 {
+		t.Errorf("%v: %q", err, said)
+	}
+}
+
+// inheriting is the example with the file as descriptor 3. A shell tells it so, as its process id is not known before.
+func inheriting(file *os.File, arguments ...string) *exec.Cmd {
+	script := `LISTEN_FDS=1 LISTEN_PID=$$; export LISTEN_FDS LISTEN_PID; exec "$0" "$@"`
+	command := exec.Command("sh", append([]string{"-c", script, os.Args[0]}, arguments...)...)
+	command.ExtraFiles = []*os.File{file}
+	return command
+}
+
+// Engines are those that run here, as the flag of an example takes them.
+func Engines(t *testing.T) []string {
+	t.Helper()
+	var usable []string
+	for name, engine := range map[string]quoit.Engine{"uring": quoit.EngineURing, "epoll": quoit.EngineEpoll} {
+		loops, err := quoit.NewLoops(quoit.WithEngine(engine), quoit.WithLoops(1))
+		if err != nil {
+			t.Logf("%s is left out: %v", name, err)
+			continue
+		}
+		_ = loops.Close() // fails only if it was called before
+		usable = append(usable, name)
+	}
+	return append(usable, "std")
+}
+
+func run(t *testing.T, command *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{command: command, done: make(chan error, 1)}
 	p.command.Env = append(os.Environ(), asExample+"=1")
 	p.command.Stderr = &p.log
 	output, err := p.command.StdoutPipe()

@@ -2,13 +2,16 @@ package io.quoit.netty;
 
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelException;
+import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelMetadata;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.ChannelPromise;
 import io.netty.channel.ServerChannel;
+import io.netty.util.concurrent.PromiseNotifier;
 import java.io.IOException;
 import java.net.SocketAddress;
 import java.nio.channels.AlreadyBoundException;
+import java.nio.channels.ClosedChannelException;
 import java.util.ArrayDeque;
 
 /**
@@ -19,6 +22,9 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     private static final ChannelMetadata METADATA = new ChannelMetadata(false, 16);
     private static final int NO_DESCRIPTOR = -1;
 
+    /** Another process may accept from the socket as well. */
+    private final boolean shared;
+
     private final Runnable deliverLater = this::deliver;
     private final EndOfRun completion = this::complete;
 
@@ -28,6 +34,8 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     private long listener;
 
     private boolean stopping;
+    /** Nothing is to be accepted any more, and what was is delivered; completed when that is done. */
+    private ChannelPromise stopped;
     /** The native listener accepts nothing. */
     private boolean paused;
 
@@ -39,6 +47,24 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
 
     AbstractQuoitServerChannel() {
         super(null);
+        shared = false;
+    }
+
+    /** One of a socket that listens already, which is the channel's from now on, also if this fails. */
+    AbstractQuoitServerChannel(int descriptor) {
+        super(null);
+        shared = true;
+        try {
+            if (Descriptors.get(descriptor, Descriptors.SOL_SOCKET, Descriptors.SO_ACCEPTCONN) == 0) {
+                throw new ChannelException("the socket does not listen");
+            }
+        } catch (ChannelException wrong) {
+            Descriptors.close(descriptor);
+            throw new ChannelException("descriptor " + descriptor + " is no listening socket", wrong);
+        }
+        this.descriptor = descriptor;
+        local = Descriptors.localAddress(descriptor);
+        active = true;
     }
 
     @Override
@@ -91,7 +117,7 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     }
 
     private void listen() throws IOException {
-        if (!active || !isOpen()) {
+        if (!active || !isOpen() || stopped != null) {
             return;
         }
         if (listener == 0) {
@@ -130,7 +156,42 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
     }
 
     private boolean wanted() {
-        return readPending || config().isAutoRead();
+        return readPending || config().isAutoRead() || stopped != null;
+    }
+
+    /**
+     * Accepts nothing more, and loses nobody: the pipeline gets the connections that the loop has accepted already, whether it
+     * asks to read or not, and the channel stays open until it is closed, which would reset them. It is the first step of a
+     * process that another one takes over from, with the same socket.
+     *
+     * @return done when the pipeline has had all of them
+     */
+    public final ChannelFuture stopAccepting() {
+        ChannelPromise promise = newPromise();
+        if (eventLoop().inEventLoop()) {
+            stopAccepting(promise);
+        } else {
+            eventLoop().execute(() -> stopAccepting(promise));
+        }
+        return promise;
+    }
+
+    private void stopAccepting(ChannelPromise promise) {
+        if (!isOpen()) {
+            promise.setFailure(new ClosedChannelException());
+            return;
+        }
+        if (stopped != null) {
+            stopped.addListener(new PromiseNotifier<>(promise));
+            return;
+        }
+        stopped = promise;
+        deliver();
+        if (listener == 0) {
+            promise.trySuccess();
+        } else {
+            stop();
+        }
     }
 
     /** The loop has accepted a socket. */
@@ -222,6 +283,11 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
         if (!isOpen()) {
             return;
         }
+        if (stopped != null) {
+            deliver();
+            stopped.trySuccess();
+            return;
+        }
         try {
             if (error != 0 && !asked) {
                 throw Errno.exception("accept", error);
@@ -241,6 +307,9 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
             return;
         }
         active = false;
+        if (stopped != null) {
+            stopped.tryFailure(new ClosedChannelException());
+        }
         for (Integer accepted = held.pollFirst(); accepted != null; accepted = held.pollFirst()) {
             Descriptors.close(accepted);
         }
@@ -249,7 +318,7 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
             int closed = descriptor;
             descriptor = NO_DESCRIPTOR;
             try {
-                if (listener != 0) {
+                if (listener != 0 && !shared) {
                     // The loop's duplicate lives until its next turn; the address must be free at once.
                     Descriptors.shutdown(closed, Descriptors.SHUT_RDWR);
                 }

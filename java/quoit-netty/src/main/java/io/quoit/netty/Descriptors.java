@@ -18,6 +18,7 @@ final class Descriptors {
     static final int SO_REUSEPORT = 15;
     static final int SO_PEERCRED = 17;
     static final int SO_PEERNAME = 28;
+    static final int SO_ACCEPTCONN = 30;
     static final int SO_BUSY_POLL = 46;
 
     static final int IPPROTO_IP = 0;

@@ -18,6 +18,17 @@ public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel i
     /** A channel that is to be bound. */
     public QuoitServerSocketChannel() {}
 
+    /**
+     * A channel of a socket that listens already, such as one that was inherited: register it, and do not bind it. Another
+     * process may have the socket as well; both accept from it then.
+     *
+     * @param descriptor the socket's number; it is the channel's from now on, also if this fails
+     * @throws io.netty.channel.ChannelException if it is no listening socket
+     */
+    public QuoitServerSocketChannel(int descriptor) {
+        super(descriptor);
+    }
+
     @Override
     public QuoitServerSocketChannelConfig config() {
         return config;

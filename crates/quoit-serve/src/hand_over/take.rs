@@ -1,0 +1,158 @@
+//! The new process: it asks for the sockets.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use quoit::{Address, ListenSocket};
+use quoit_host::console::say;
+
+use super::give::Use;
+use super::wire;
+
+/// How long an answer may take: the other end does nothing else.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a predecessor has handed over, until it is told that this process serves.
+#[derive(Debug)]
+struct Sockets(Vec<(Use, ListenSocket)>);
+
+/// A predecessor, and what it has handed over.
+#[derive(Debug)]
+pub(in super::super) struct Taken {
+    stream: UnixStream,
+    process: i32,
+    sockets: Sockets,
+}
+
+/// Takes the sockets of the process that serves at `path`; none if nobody does.
+///
+/// # Errors
+/// One line: what is wrong with the path, or with what is handed over.
+pub(in super::super) fn take(path: &Path) -> Result<Option<Taken>, String> {
+    let at = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("--hand-over {at}: {error}")),
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(format!(
+                "--hand-over {at}: this file is no Unix socket, and is left alone; name another path"
+            ));
+        }
+        Ok(_) => {}
+    }
+    let stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            say(format_args!(
+                "quoit serve: nobody serves at {at} any more: the file was left behind, and is replaced"
+            ));
+            return Ok(None);
+        }
+        // It has gone in this moment.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("--hand-over {at}: cannot connect: {error}")),
+    };
+    let failed = |error: io::Error| format!("--hand-over {at}: no sockets were handed over: {error}");
+    let (process, trusted) = wire::peer(&stream).map_err(failed)?;
+    if !trusted {
+        return Err(format!(
+            "--hand-over {at}: process {process} serves there, which is of another user; nothing is taken from it"
+        ));
+    }
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let (line, descriptors) = wire::receive(&stream).map_err(failed)?;
+    let wrong = |what: String| format!("--hand-over {at}: process {process} {what}");
+    let Some(rest) = line.strip_prefix(wire::HELLO) else {
+        return Err(wrong(match line.as_str() {
+            "" => "ended without handing anything over; try again".to_owned(),
+            _ => format!("does not hand sockets over: it said `{}`", line.escape_debug()),
+        }));
+    };
+    if let Some(reason) = rest.strip_prefix(" refused ") {
+        return Err(wrong(format!("hands nothing over: {reason}")));
+    }
+    let uses: Vec<&str> = rest.split_whitespace().collect();
+    if uses.len() != descriptors.len() {
+        return Err(wrong(format!(
+            "named {} sockets and handed {} over",
+            uses.len(),
+            descriptors.len()
+        )));
+    }
+    let mut sockets = Vec::new();
+    for (name, descriptor) in uses.into_iter().zip(descriptors) {
+        let purpose = Use::of(name)
+            .ok_or_else(|| wrong(format!("handed over a socket for `{name}`, which is unknown")))?;
+        let socket = ListenSocket::adopt(descriptor)
+            .map_err(|error| wrong(format!("handed over what cannot be used: {error}")))?;
+        sockets.push((purpose, socket));
+    }
+    Ok(Some(Taken {
+        stream,
+        process,
+        sockets: Sockets(sockets),
+    }))
+}
+
+impl Taken {
+    /// The socket of this use and address, if it was handed over.
+    pub(in super::super) fn socket(&mut self, purpose: Use, address: &Address) -> Option<ListenSocket> {
+        let all = &mut self.sockets.0;
+        let position = all
+            .iter()
+            .position(|(other, socket)| *other == purpose && socket.address() == address)?;
+        Some(all.remove(position).1)
+    }
+
+    /// All sockets of this use.
+    pub(in super::super) fn sockets(&mut self, purpose: Use) -> Vec<ListenSocket> {
+        let all = self.sockets.0.extract_if(.., |(other, _)| *other == purpose);
+        all.map(|(_, socket)| socket).collect()
+    }
+
+    /// Tells the predecessor that this process serves, and waits until it accepts nothing more.
+    ///
+    /// # Errors
+    /// It does not let go of its sockets.
+    pub(in super::super) fn finish(self) -> Result<(), String> {
+        let process = self.process;
+        for (_, socket) in &self.sockets.0 {
+            say(format_args!(
+                "quoit serve: warning: process {process} handed over {}, which is not asked for: who waits in its queue \
+                 is reset",
+                socket.address()
+            ));
+        }
+        drop(self.sockets);
+        let answer = wire::send(&self.stream, wire::READY, &[]).and_then(|()| wire::receive(&self.stream));
+        match answer {
+            Ok((line, _)) if line == wire::DRAINING => {
+                say(format_args!(
+                    "quoit serve: took over from process {process}, which drains"
+                ));
+            }
+            Ok((line, _)) if !line.is_empty() => {
+                return Err(format!(
+                    "process {process} keeps its sockets, and goes on serving: it said `{}`",
+                    line.escape_debug()
+                ));
+            }
+            Err(error) if !is_gone(&error) => {
+                return Err(format!("process {process} does not say that it drains: {error}"));
+            }
+            // The sockets are this process's alone, then.
+            Ok(_) | Err(_) => say(format_args!(
+                "quoit serve: process {process} ended before it was taken over from"
+            )),
+        }
+        Ok(())
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
