@@ -25,6 +25,7 @@ mod many_machines;
 mod network_faults;
 mod observed;
 mod output;
+mod probes;
 mod profiles;
 mod proxy_protocol;
 mod rivals;
