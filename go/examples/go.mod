@@ -12,8 +12,19 @@ require (
 )
 
 require (
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+)
+
+require (
 	github.com/andybalholm/brotli v1.2.2 // indirect
-	github.com/klauspost/compress v1.19.1 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/prometheus/client_golang v1.25.0
+	github.com/quoit-io/quoit/go/prometheus v0.0.0
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
@@ -25,3 +36,5 @@ replace (
 	github.com/quoit-io/quoit/go => ../
 	github.com/quoit-io/quoit/go/fasthttp => ../fasthttp
 )
+
+replace github.com/quoit-io/quoit/go/prometheus => ../prometheus

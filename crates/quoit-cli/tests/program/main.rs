@@ -13,6 +13,7 @@ mod faults;
 mod http;
 mod http_limits;
 mod idle;
+mod kubernetes;
 mod lab;
 mod lab_datagrams;
 mod lab_network;
