@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page cold-turn restarts restarts-page dashboard seccomp seccomp-trace dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -354,6 +354,20 @@ seccomp-trace: toolchain ## Trace the suites of the program, and write deploy/se
 		$(CARGO) test --quiet --profile test --package quoit-cli --test program --test load --no-fail-fast -- \
 		--skip lab --skip rivals --skip faults --skip network --skip profiles --skip units || true
 	@test -s $(TARGET)/seccomp-trace.json && mv $(TARGET)/seccomp-trace.json deploy/seccomp/quoit.json
+
+KUBERNETES := target/kubernetes
+
+kubernetes: toolchain ## Fetch helm, kubeconform and an API server once, and let them judge deploy/kubernetes; minutes the first time
+	@command -v $(GO) >/dev/null || { \
+		echo "make: go was not found, by which helm and an API server are fetched; install Go 1.26 or newer (https://go.dev/dl)" >&2; \
+		exit 1; }
+	@deploy/kubernetes/fetch $(KUBERNETES)
+	@$(CARGO) test --package quoit-deploy --test kubernetes
+	@$(CARGO) test --package quoit-cli --test program kubernetes
+
+kubernetes-base: ## Write what kustomize has of the chart, after that was changed
+	@test -x $(KUBERNETES)/bin/helm || { echo "make: helm is not there; run: make kubernetes" >&2; exit 1; }
+	@deploy/kubernetes/write-base $(KUBERNETES)/bin/helm deploy/kubernetes
 
 DIST := $(CARGO) run --quiet --profile test --package quoit-dist --
 

@@ -76,6 +76,9 @@ fn main() -> std::io::Result<()> {
         .route("/notes", get(list).post(add))
         .route("/notes/{id}", get(show).delete(remove))
         .route("/whoami", get(whoami))
+        // For the probes of a cluster. Once it drains, nobody connects any more, so that these are refused.
+        .route("/readyz", get(async || "ok"))
+        .route("/livez", get(async || "ok"))
         .with_state(Notes::default());
     common::Arguments::parse().serve(move |mut context| {
         let app = app.clone().into_make_service_with_connect_info::<PeerAddr>();

@@ -64,6 +64,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Peers are told, and have a moment to say that they have heard.
     endpoint.wait_idle().await;
     drop(endpoint);
-    quoit_async::drain_default(common::PATIENCE).await;
+    quoit_async::drain_default(arguments.patience()).await;
     Ok(())
 }

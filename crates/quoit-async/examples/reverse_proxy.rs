@@ -104,6 +104,6 @@ async fn main() -> io::Result<()> {
     axum::serve(listener, app.into_make_service_with_connect_info::<PeerAddr>())
         .with_graceful_shutdown(signals)
         .await?;
-    quoit_async::drain_default(common::PATIENCE).await;
+    quoit_async::drain_default(common.patience()).await;
     Ok(())
 }

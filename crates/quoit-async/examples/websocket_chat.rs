@@ -93,6 +93,6 @@ async fn main() -> io::Result<()> {
         })
         .await?;
     // What was said last is still on its way.
-    quoit_async::drain_default(common::PATIENCE).await;
+    quoit_async::drain_default(arguments.patience()).await;
     Ok(())
 }

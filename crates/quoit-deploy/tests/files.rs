@@ -64,6 +64,29 @@ fn promtool_understands_the_rules_and_their_tests_hold() {
     }
 }
 
+/// The metric that pods are scaled by is the one that a rule records, from the rule to the autoscaler.
+#[test]
+fn the_adapter_and_the_autoscaler_read_what_a_rule_records() {
+    let rules = text("prometheus/rules.yaml");
+    let recorded: Vec<&str> = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- record: "))
+        .collect();
+    let [recorded] = recorded[..] else {
+        panic!("{recorded:?}");
+    };
+    let adapter = text("kubernetes/prometheus-adapter.yaml");
+    assert!(
+        adapter.contains(&format!("seriesQuery: '{recorded}{{")),
+        "{adapter}"
+    );
+    let autoscaler = text("kubernetes/components/autoscaling/horizontalpodautoscaler.yaml");
+    assert!(
+        autoscaler.contains(&format!("name: {recorded}\n")),
+        "{autoscaler}"
+    );
+}
+
 /// Each rule is tested where it fires and where it does not.
 #[test]
 fn every_rule_has_a_test_of_each_kind() {

@@ -58,7 +58,7 @@ pub(super) enum Protocol {
     /// Send back what is received
     #[command(after_help = EXAMPLES)]
     Echo,
-    /// HTTP/1.1: /plaintext, /json, /bytes/N, /echo, /metrics, /healthz
+    /// HTTP/1.1: /plaintext, /json, /bytes/N, /echo, /metrics, /healthz, /readyz, /livez
     #[command(after_help = EXAMPLES)]
     Http,
     /// Streams of messages with credit, many per connection; docs/rpc.md has the wire format
@@ -238,7 +238,7 @@ struct Common {
     /// Processor time to burn for each piece or datagram received, in nanoseconds: a handler with work to do
     #[arg(long, global = true, value_name = "NS", default_value_t = 0)]
     work: u64,
-    /// Serve /metrics and /healthz on this address too; a port alone, such as 9100 or :9100, is one of 127.0.0.1
+    /// Serve /metrics, /readyz, /livez and /healthz on this address too; a port alone, such as 9100 or :9100, is one of 127.0.0.1
     #[arg(long, global = true, value_name = "ADDR|PORT", value_parser = metrics_address)]
     metrics: Option<Address>,
     /// Every connection begins with a header of the PROXY protocol, version 1 or 2, in which a balancer names the client;

@@ -10,7 +10,7 @@ use quoit::proxy_protocol::Proxied;
 use quoit::{CloseReason, ConnectionId, Handler, Lease, ListenerId, Loop, Refusal, Token};
 use quoit_workload::Work;
 
-use super::http::{Environment, HttpConfig, HttpConnection, Next, Phase};
+use super::http::{Environment, HttpConfig, HttpConnection, Next, Observed, Phase};
 use super::queue::{queue, room};
 
 /// Bytes of responses gathered before they are queued: a few times what a burst of pipelined small responses
@@ -87,10 +87,10 @@ struct Client {
 }
 
 impl HttpServer {
-    pub(super) fn new(timeouts: Timeouts, work: Work, metrics: Box<dyn FnMut(&mut String)>) -> Self {
+    pub(super) fn new(timeouts: Timeouts, work: Work, observed: Box<dyn Observed>) -> Self {
         Self {
             connections: Vec::new(),
-            environment: Environment::new(HttpConfig::default(), SystemTime::now(), metrics),
+            environment: Environment::new(HttpConfig::default(), SystemTime::now(), observed),
             output: Vec::with_capacity(OUTPUT_STEP + 4096),
             timeouts,
             work,

@@ -16,6 +16,7 @@ mod hand_over;
 mod http;
 mod http_server;
 mod idle;
+mod liveness;
 mod manager;
 mod metrics;
 mod queue;
@@ -24,6 +25,7 @@ mod rpc_figures;
 mod rpc_server;
 mod signals;
 mod sink;
+mod threads;
 
 pub use arguments::ServeArguments;
 pub use descriptors::needed as descriptors_needed;
@@ -111,6 +113,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         Protocol::Dns(_) => Published::with_dns(loops, shows_metrics),
         Protocol::Echo | Protocol::Http | Protocol::Sink => Published::default(),
     };
+    published.add_threads(loops);
     if proxy.is_some() {
         published.add_headers(loops);
     }
@@ -138,6 +141,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         config,
         proxy,
         elsewhere: arguments.waits_elsewhere(),
+        published: Arc::clone(&published),
     };
     let runtime = start(protocol.clone(), driven, shared).map_err(|error| error.to_string())?;
     published.publish(&runtime);
@@ -295,6 +299,7 @@ struct Driven {
     proxy: Option<ProxyOptions>,
     /// They wait in an epoll instance of the program.
     elsewhere: bool,
+    published: Arc<Published>,
 }
 
 impl Driven {
@@ -302,6 +307,11 @@ impl Driven {
         self,
         make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
     ) -> Result<Runtime, StartError> {
+        let published = self.published;
+        let make_handler = move |event_loop: &mut Loop| {
+            published.runs_here(event_loop.index());
+            make_handler(event_loop)
+        };
         if self.elsewhere {
             Runtime::start_driven(self.config, make_handler, foreign::drive)
         } else {
@@ -312,13 +322,12 @@ impl Driven {
     /// The same of a server of connections.
     fn start_streams<H: Proxied + 'static>(
         self,
-        published: &Arc<Published>,
         make_handler: impl Fn(&mut Loop) -> H + Send + Sync + 'static,
     ) -> Result<Runtime, StartError> {
         let Some(options) = self.proxy else {
             return self.start(make_handler);
         };
-        let published = Arc::clone(published);
+        let published = Arc::clone(&self.published);
         self.start(move |event_loop| {
             let counters = published.headers(event_loop.index());
             ProxyProtocol::with_counters(make_handler(event_loop), options, counters)
@@ -336,23 +345,19 @@ fn start(protocol: Protocol, driven: Driven, shared: Shared) -> Result<Runtime, 
     } = shared;
     let sockets_of = move || Arc::clone(sockets.as_ref().expect("servers of datagrams have sockets"));
     match protocol {
-        Protocol::Echo => {
-            driven.start_streams(&published, move |_| Idle::new(Echo::new(work), timeouts.idle))
-        }
+        Protocol::Echo => driven.start_streams(move |_| Idle::new(Echo::new(work), timeouts.idle)),
         Protocol::Rpc { streams } => {
             let figures = Arc::clone(&published);
-            driven.start_streams(&published, move |event_loop| {
+            driven.start_streams(move |event_loop| {
                 let figures = figures.rpc(event_loop.index());
                 Idle::new(RpcServer::new(streams as usize, work, figures), timeouts.idle)
             })
         }
-        Protocol::Sink => {
-            driven.start_streams(&published, move |_| Idle::new(Sink::new(work), timeouts.idle))
-        }
+        Protocol::Sink => driven.start_streams(move |_| Idle::new(Sink::new(work), timeouts.idle)),
         Protocol::Http => {
             let shown = Arc::clone(&published);
-            driven.start_streams(&published, move |_| {
-                HttpServer::new(timeouts, work, metrics::writer(&shown)).counting_cut(shown.cut())
+            driven.start_streams(move |_| {
+                HttpServer::new(timeouts, work, metrics::observed(&shown)).counting_cut(shown.cut())
             })
         }
         Protocol::UdpEcho(_) => driven.start(move |event_loop| {

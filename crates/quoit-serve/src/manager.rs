@@ -7,8 +7,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quoit::{Remote, ReserveError};
+use quoit::Remote;
 
+use super::liveness;
 use quoit_host::console::say;
 
 /// The way to the manager that started this process; none if it wants to hear nothing.
@@ -80,11 +81,7 @@ impl Manager {
             woken();
             loop {
                 std::thread::sleep(interval);
-                let turns = loops.iter().map(|event_loop| {
-                    let is_gone = matches!(event_loop.reserve(), Err(ReserveError::Closed));
-                    (!is_gone).then(|| event_loop.counters().turns)
-                });
-                if let Some(text) = watched.look(turns, &status) {
+                if let Some(text) = watched.look(loops.iter().map(liveness::turns), &status) {
                     manager.tell(&text);
                 }
                 woken();

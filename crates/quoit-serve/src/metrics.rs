@@ -20,8 +20,11 @@ use quoit::{
 use quoit_workload::Work;
 
 use super::datagrams::{DatagramFigures, DnsFigures};
+use super::http::Observed;
 use super::http_server::{HttpServer, Timeouts};
+use super::liveness::Liveness;
 use super::rpc_figures::RpcFigures;
+use super::threads::LoopThread;
 
 /// The loops to be asked, known once they run.
 #[derive(Debug, Default)]
@@ -39,6 +42,9 @@ pub(super) struct Published {
     headers: Vec<Arc<HeaderCounters>>,
     /// Connections of `serve http` that the deadline of a drain has reset. No metric: it happens when the loops end.
     cut: Arc<AtomicU64>,
+    /// The threads of the loops, likewise.
+    threads: Vec<LoopThread>,
+    liveness: Liveness,
 }
 
 #[derive(Debug)]
@@ -78,6 +84,16 @@ impl Published {
     /// Makes room for what becomes of headers of the PROXY protocol.
     pub(super) fn add_headers(&mut self, loops: u16) {
         self.headers = (0..loops).map(|_| Arc::default()).collect();
+    }
+
+    /// Makes room for what the loops' threads take of the processors.
+    pub(super) fn add_threads(&mut self, loops: u16) {
+        self.threads = (0..loops).map(|_| LoopThread::default()).collect();
+    }
+
+    /// The calling thread is that of the loop of that index.
+    pub(super) fn runs_here(&self, index: LoopIndex) {
+        self.threads[usize::from(index.get())].is_this();
     }
 
     /// Where the loop of that index counts headers.
@@ -122,17 +138,45 @@ impl Published {
     }
 }
 
-/// Appends the text of all loops' counters.
-pub(super) fn writer(published: &Arc<Published>) -> Box<dyn FnMut(&mut String)> {
+/// What a server tells of all loops.
+pub(super) fn observed(published: &Arc<Published>) -> Box<dyn Observed> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(AllLoops(Arc::clone(published))));
-    Box::new(move |text| {
-        if prometheus_client::encoding::text::encode(text, &registry).is_err() {
+    Box::new(Program {
+        published: Arc::clone(published),
+        registry,
+    })
+}
+
+struct Program {
+    published: Arc<Published>,
+    registry: Registry,
+}
+
+impl Observed for Program {
+    fn metrics(&mut self, text: &mut String) {
+        if prometheus_client::encoding::text::encode(text, &self.registry).is_err() {
             text.clear();
             // Writing to memory cannot fail.
             let _ = writeln!(text, "# the counters could not be encoded");
         }
-    })
+    }
+
+    fn unready(&mut self, reason: &mut String) {
+        if self.published.running.get().is_none() {
+            reason.push_str("starting");
+        } else if self.published.drained_by.get().is_some() {
+            reason.push_str("draining");
+        }
+    }
+
+    fn stuck(&mut self, reason: &mut String) {
+        let loops = self.published.running.get().map(|running| &running.loops[..]);
+        if let Some(index) = self.published.liveness.standing(loops.unwrap_or_default()) {
+            // Writing to memory cannot fail.
+            let _ = write!(reason, "loop {index} stands still");
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -174,6 +218,7 @@ impl Collector for AllLoops {
                 values.map(|(.., value)| value),
             )?;
         }
+        self.0.encode_threads(&mut encoder)?;
         let rpc: Vec<_> = self
             .0
             .rpc
@@ -193,6 +238,43 @@ impl Collector for AllLoops {
             .collect();
         encode_families(&mut encoder, &headers)
     }
+}
+
+impl Published {
+    /// What the loops' threads have had of the processors. A thread that has ended is left out.
+    fn encode_threads(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let times: Vec<_> = self.threads.iter().map(LoopThread::times).collect();
+        encode_times(
+            encoder,
+            "quoit_loop_running_seconds",
+            "Time that the loop's thread was on a processor",
+            times.iter().map(|times| times.map(|times| times.running)),
+        )?;
+        encode_times(
+            encoder,
+            "quoit_loop_runnable_seconds",
+            "Time that the loop's thread had something to do and waited for a processor",
+            times.iter().map(|times| times.map(|times| times.waiting)),
+        )
+    }
+}
+
+/// A time of all loops, in their order, where it is known.
+fn encode_times(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    description: &str,
+    times: impl Iterator<Item = Option<Duration>>,
+) -> Result<(), std::fmt::Error> {
+    let kind = ConstCounter::new(0.0).metric_type();
+    let mut family = encoder.encode_descriptor(name, description, None, kind)?;
+    for (index, time) in times.enumerate() {
+        if let Some(time) = time {
+            let labels = [("loop", index.to_string())];
+            ConstCounter::new(time.as_secs_f64()).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// The figures of all loops, which have the same in the same order.
@@ -248,7 +330,7 @@ pub(super) fn options() -> ListenerOptions {
     }
 }
 
-/// Serves `/metrics` and `/healthz` on an address of their own, by one more loop, which is not among the
+/// Serves `/metrics` and the probes on an address of their own, by one more loop, which is not among the
 /// published ones. It runs on epoll: it must also work where the others are being examined. Connections close after one
 /// response, and the oldest is given up where many come and say nothing.
 pub(super) fn serve(
@@ -278,7 +360,7 @@ pub(super) fn serve(
         keep_idle: timeouts.keep_idle.min(PATIENCE),
     };
     Runtime::start(runtime, move |_| {
-        HttpServer::new(timeouts, Work::of(Duration::ZERO), writer(&published))
+        HttpServer::new(timeouts, Work::of(Duration::ZERO), observed(&published))
             .for_probes(CONNECTIONS as usize / 2)
     })
 }

@@ -4,6 +4,7 @@ using System.Net;
 using System.Net.Http.Headers;
 using System.Net.Sockets;
 using System.Runtime.InteropServices;
+using System.Text.RegularExpressions;
 using Microsoft.AspNetCore.Builder;
 using Quoit.Kestrel.Tests.Support;
 
@@ -32,10 +33,16 @@ public partial class SampleScenarios
         /// <summary>What it logged until it listened.</summary>
         public string Log { get; }
 
-        public static async Task<Sample> StartAsync(string name, params string[] arguments)
+        public static Task<Sample> StartAsync(string name, params string[] arguments) => StartAsync(name, [], arguments);
+
+        public static async Task<Sample> StartAsync(string name, Dictionary<string, string> variables, params string[] arguments)
         {
             var start = new ProcessStartInfo("dotnet", [Program(name), .. arguments]) { RedirectStandardOutput = true };
             start.Environment["ASPNETCORE_URLS"] = "http://127.0.0.1:0";
+            foreach (var (variable, value) in variables)
+            {
+                start.Environment[variable] = value;
+            }
             return await StartAsync(name, start);
         }
 
@@ -135,6 +142,38 @@ public partial class SampleScenarios
         Assert.Equal("Healthy", await client.GetStringAsync("/healthz", Wait.Token));
         Assert.Contains("\"canRun\":true", await client.GetStringAsync("/doctor", Wait.Token), StringComparison.Ordinal);
     }
+
+    /// <summary>As the chart of deploy/kubernetes starts it, and as the kubelet takes it down.</summary>
+    [Fact]
+    public async Task A_pod_hears_the_variables_of_the_chart_and_is_ready_until_it_drains()
+    {
+        var variables = new Dictionary<string, string>
+        {
+            ["ASPNETCORE_URLS"] = "http://127.0.0.1:0",
+            ["Kestrel__Quoit__Engine"] = "Epoll",
+            ["Kestrel__Quoit__Loops"] = "2",
+            ["Kestrel__Quoit__Connections"] = "64",
+            ["Kestrel__Quoit__PinLoops"] = "false",
+            ["ASPNETCORE_shutdownTimeoutSeconds"] = "60",
+        };
+        var chart = File.ReadAllText(Path.Combine(Folder.Repository, "deploy", "kubernetes", "chart", "templates", "_server.tpl"));
+        var named = ChartVariable().Matches(chart).Select(match => match.Groups[1].Value);
+        Assert.Equal(named.Order(), variables.Keys.Order());
+        await using var sample = await Sample.StartAsync("MinimalApi", variables);
+        Assert.Contains("Quoit runs 2 loop(s) on Epoll", sample.Log, StringComparison.Ordinal);
+        using (var client = new HttpClient { BaseAddress = sample.Address })
+        {
+            foreach (var path in new[] { "/readyz", "/livez" })
+            {
+                Assert.Equal("Healthy", await client.GetStringAsync(path, Wait.Token));
+            }
+        }
+        // From here on a probe finds nobody.
+        await sample.BeginToDrainAsync();
+    }
+
+    [GeneratedRegex("- name: (ASPNETCORE_\\w+|Kestrel__\\w+)")]
+    private static partial Regex ChartVariable();
 
     [Fact]
     public async Task Grpc_shaped()

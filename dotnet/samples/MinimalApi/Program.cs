@@ -13,4 +13,7 @@ app.MapGet("/", () => "Hello, World!");
 app.MapGet("/json", () => new { message = "Hello, World!" });
 app.MapGet("/doctor", () => QuoitDoctor.Examine());
 app.MapHealthChecks("/healthz");
+// For the probes of a cluster (docs/kubernetes.md). Once it drains, nobody connects any more, so that these are refused.
+app.MapHealthChecks("/readyz");
+app.MapHealthChecks("/livez");
 app.Run();

@@ -14,9 +14,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long connections have to end in once a signal has come. What is left then is reset.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Serves until SIGTERM or SIGINT. Prints `listening on ADDR engine=E loops=N version=V` when it is ready.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -26,6 +23,18 @@ pub(crate) struct Arguments {
     /// What the loops run on
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     engine: Engine,
+    /// Loops; one for each processor if it is not said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    loops: Option<u16>,
+    /// Connections that each loop may have
+    #[arg(long, value_name = "N", default_value_t = Config::default().connections)]
+    connections: u32,
+    /// Pin each loop's thread to a processor of its own
+    #[arg(long)]
+    pin: bool,
+    /// Seconds that connections have to end in once a signal has come; what is left then is reset
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    drain: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -47,8 +56,14 @@ impl Arguments {
         };
         Config {
             engine,
+            connections: self.connections,
             ..Config::default()
         }
+    }
+
+    /// How long connections have to end in once a signal has come.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.drain)
     }
 
     /// A loop and a runtime on each thread, which run the service until a signal comes.
@@ -67,14 +82,17 @@ impl Arguments {
         let server = Server::start(
             ServerConfig {
                 config: self.config(),
+                loops: self.loops.unwrap_or(listening.loops),
+                pin: self.pin,
                 ..listening
             },
             service,
         )?;
         let drainer = server.drainer();
+        let patience = self.patience();
         std::thread::spawn(move || {
             for _ in signals.forever() {
-                drainer.drain(PATIENCE);
+                drainer.drain(patience);
             }
         });
         ready(&server.addresses()[0], server.engine(), server.counters().len());
@@ -83,9 +101,11 @@ impl Arguments {
 
     /// Loops beside the program's own runtime, for all sockets that it opens from now on.
     pub(crate) fn start_loops(&self) -> io::Result<Started> {
+        let defaults = LoopsConfig::default();
         let loops = Loops::start(LoopsConfig {
             config: self.config(),
-            ..LoopsConfig::default()
+            loops: self.loops.unwrap_or(defaults.loops),
+            pin: self.pin,
         })?;
         let started = Started {
             engine: loops.engine(),

@@ -45,6 +45,30 @@ fn a_client_is_known_by_its_address() {
     });
 }
 
+/// As the chart of deploy/kubernetes starts it; while it drains, a probe finds nobody.
+#[test]
+fn a_pod_is_ready_until_it_drains() {
+    let arguments = ["--loops=2", "--connections=64", "--drain=60"];
+    on_each_engine("axum_rest", &arguments, async |example| {
+        for path in ["/readyz", "/livez"] {
+            let probe = TcpStream::connect(example.address).await.unwrap();
+            let answer = by_hand(
+                probe,
+                &format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"),
+            )
+            .await;
+            assert!(
+                answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"),
+                "{answer}"
+            );
+        }
+        example.terminate();
+        example.wait_draining();
+        let refused = TcpStream::connect(example.address).await;
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    });
+}
+
 #[test]
 fn what_was_begun_before_the_end_is_answered() {
     on_each_engine("axum_rest", &[], async |example| {

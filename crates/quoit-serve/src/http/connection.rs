@@ -405,15 +405,14 @@ impl HttpConnection {
                 let (kind, body) = (respond::OPEN_METRICS, text.as_bytes());
                 responder.write(output, Status::Ok, kind, body, persistence, head_only);
             }
-            Route::Health => {
-                let (status, body) = if environment.is_draining() {
-                    (Status::Unavailable, b"draining".as_slice())
-                } else {
-                    (Status::Ok, b"ok".as_slice())
+            Route::Probe(probe) => {
+                let (responder, said) = environment.probe(probe);
+                let (status, body) = match said {
+                    Ok(()) => (Status::Ok, "ok"),
+                    Err(reason) => (Status::Unavailable, reason),
                 };
-                environment
-                    .responder
-                    .write(output, status, respond::PLAIN, body, persistence, head_only);
+                let (kind, body) = (respond::PLAIN, body.as_bytes());
+                responder.write(output, status, kind, body, persistence, head_only);
             }
         }
         self.finish(environment);

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::respond::Responder;
+use super::routes::Probe;
 use super::target::JudgedHost;
 use super::{DEFAULT_MAX_ECHO_BODY_BYTES, MAX_HEAD_BYTES};
 
@@ -27,8 +28,17 @@ impl Default for HttpConfig {
     }
 }
 
-/// Appends the text of `/metrics` to an empty string.
-pub(crate) type MetricsWriter = Box<dyn FnMut(&mut String)>;
+/// What the program says of itself, to those who observe it.
+pub(crate) trait Observed {
+    /// Appends the text of `/metrics` to an empty string.
+    fn metrics(&mut self, text: &mut String);
+
+    /// Appends to an empty string what speaks against sending it new clients, if anything does.
+    fn unready(&mut self, reason: &mut String);
+
+    /// Appends to an empty string why only a new start helps, if that is so.
+    fn stuck(&mut self, reason: &mut String);
+}
 
 /// The state that the connections of one loop share: the configuration, the prepared responses with the
 /// present date, and buffers that are used again.
@@ -40,15 +50,16 @@ pub(crate) struct Environment {
     closes_idle: bool,
     /// Every response closes its connection.
     closes: bool,
-    metrics: MetricsWriter,
-    metrics_text: String,
+    observed: Box<dyn Observed>,
+    /// What it has said last.
+    said: String,
     json: Vec<u8>,
     spare_heads: Vec<Vec<u8>>,
 }
 
 impl Environment {
     /// An environment whose responses are dated `now` until [`set_time`](Self::set_time) says otherwise.
-    pub(crate) fn new(config: HttpConfig, now: SystemTime, metrics: MetricsWriter) -> Self {
+    pub(crate) fn new(config: HttpConfig, now: SystemTime, observed: Box<dyn Observed>) -> Self {
         Self {
             config,
             responder: Responder::new(now),
@@ -56,8 +67,8 @@ impl Environment {
             draining: false,
             closes_idle: false,
             closes: false,
-            metrics,
-            metrics_text: String::new(),
+            observed,
+            said: String::new(),
             json: Vec::with_capacity(64),
             spare_heads: Vec::with_capacity(MAX_SPARE_HEADS),
         }
@@ -102,9 +113,26 @@ impl Environment {
 
     /// The body of `/metrics`.
     pub(super) fn metrics(&mut self) -> (&Responder, &str) {
-        self.metrics_text.clear();
-        (self.metrics)(&mut self.metrics_text);
-        (&self.responder, &self.metrics_text)
+        self.said.clear();
+        self.observed.metrics(&mut self.said);
+        (&self.responder, &self.said)
+    }
+
+    /// What a probe is answered: nothing speaks against it, or this does.
+    pub(super) fn probe(&mut self, probe: Probe) -> (&Responder, Result<(), &str>) {
+        self.said.clear();
+        match probe {
+            Probe::Health if self.draining => self.said.push_str("draining"),
+            Probe::Health => {}
+            Probe::Ready => self.observed.unready(&mut self.said),
+            Probe::Live => self.observed.stuck(&mut self.said),
+        }
+        let said = if self.said.is_empty() {
+            Ok(())
+        } else {
+            Err(&self.said[..])
+        };
+        (&self.responder, said)
     }
 
     /// The body of `/json`, serialised anew as TechEmpower's rules ask.

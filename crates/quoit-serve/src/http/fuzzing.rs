@@ -7,7 +7,7 @@ use quoit_corpus::cuttings;
 use super::body::{ChunkDecoder, ChunkEvent};
 use super::head::{self, Scan};
 use super::target::JudgedHost;
-use super::{Environment, HttpConfig, HttpConnection, MAX_HEAD_BYTES, Next, Phase};
+use super::{Environment, HttpConfig, HttpConnection, MAX_HEAD_BYTES, Next, Observed, Phase};
 
 /// Bytes answered after which a client is known: `/bytes/N` can go on for ever.
 const ENOUGH: usize = 4 * 1024;
@@ -108,12 +108,27 @@ pub fn http_server(bytes: &[u8]) {
     }
 }
 
+/// The body of `/metrics`.
+pub(super) const METRICS: &str = "turns_total 7\n";
+
+/// Counters, and nothing against this server.
+pub(super) struct SaysLittle;
+
+impl Observed for SaysLittle {
+    fn metrics(&mut self, text: &mut String) {
+        text.push_str(METRICS);
+    }
+
+    fn unready(&mut self, _reason: &mut String) {}
+
+    fn stuck(&mut self, _reason: &mut String) {}
+}
+
 /// The answers to requests that arrive in pieces, about [`ENOUGH`] of them, without the `100 Continue` that only a
 /// client gets that waits for it.
 fn serve(pieces: &[&[u8]], limit: usize) -> Vec<u8> {
     const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-    let metrics = Box::new(|text: &mut String| text.push_str("turns_total 7\n"));
-    let mut environment = Environment::new(HttpConfig::default(), UNIX_EPOCH, metrics);
+    let mut environment = Environment::new(HttpConfig::default(), UNIX_EPOCH, Box::new(SaysLittle));
     let mut connection = HttpConnection::new();
     let (mut sent, mut output, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for piece in pieces.iter().copied().map(Some).chain([None]) {

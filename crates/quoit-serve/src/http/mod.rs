@@ -16,7 +16,9 @@
 //! | `/bytes/N`   | GET, HEAD | N bytes, the byte at position p being p mod 251; N up to 2^63 - 1        |
 //! | `/echo`      | POST      | the request's body, streamed, framed as the request framed it            |
 //! | `/metrics`   | GET, HEAD | the text that the environment's metrics writer supplies                  |
-//! | `/healthz`   | GET, HEAD | `ok`, or 503 and `draining` while the server drains                      |
+//! | `/healthz`   | GET, HEAD | `ok`, or 503 and `draining` while the loop that answers drains           |
+//! | `/readyz`    | GET, HEAD | `ok`, or 503 and `draining` from the signal on                           |
+//! | `/livez`     | GET, HEAD | `ok`, or 503 and which loop stands still                                 |
 //!
 //! Query strings are ignored and percent-encoding is not decoded. Every error response closes the
 //! connection; so does a response whose request asked for it, and every response while draining.
@@ -43,7 +45,7 @@ mod refused;
 mod tests;
 
 pub(crate) use connection::{HttpConnection, Next, Phase};
-pub(crate) use environment::{Environment, HttpConfig};
+pub(crate) use environment::{Environment, HttpConfig, Observed};
 
 /// Longest request head, in bytes, from the method to the empty line that ends it. Past it: 414 when not
 /// even the request line has ended, else 431. Twice what common servers allow, and what one connection may

@@ -13,7 +13,18 @@ pub(super) enum Route {
     Bytes(u64),
     Echo,
     Metrics,
+    Probe(Probe),
+}
+
+/// What is asked of the server itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// Whether the loop that answers drains.
     Health,
+    /// Whether the program takes new clients.
+    Ready,
+    /// Whether all of its loops turn.
+    Live,
 }
 
 impl Route {
@@ -25,7 +36,9 @@ impl Route {
             "/json" => Self::Json,
             "/echo" => Self::Echo,
             "/metrics" => Self::Metrics,
-            "/healthz" => Self::Health,
+            "/healthz" => Self::Probe(Probe::Health),
+            "/readyz" => Self::Probe(Probe::Ready),
+            "/livez" => Self::Probe(Probe::Live),
             _ => return None,
         })
     }

@@ -2,19 +2,20 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::fuzzing::SaysLittle;
 use super::refused::REFUSED;
 use super::*;
 
 pub(super) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-pub(super) const METRICS: &str = "turns_total 7\n";
+pub(super) use super::fuzzing::METRICS;
 
 pub(super) fn environment() -> Environment {
     environment_with(HttpConfig::default())
 }
 
 pub(super) fn environment_with(config: HttpConfig) -> Environment {
-    let metrics = Box::new(|text: &mut String| text.push_str(METRICS));
-    Environment::new(config, UNIX_EPOCH + Duration::from_secs(784_111_777), metrics)
+    let now = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    Environment::new(config, now, Box::new(SaysLittle))
 }
 
 /// A connection with what it needs, and no limit on output.
@@ -131,7 +132,9 @@ fn every_route_answers() {
         "Content-Type: text/plain\r\nContent-Length: 2\r\n",
         "ok",
     );
-    assert_eq!(get("/healthz"), (health, Next::NeedInput));
+    for path in ["/healthz", "/readyz", "/livez"] {
+        assert_eq!(get(path), (health.clone(), Next::NeedInput));
+    }
     assert_eq!(get("http://host:80/plaintext"), (hello(""), Next::NeedInput));
 }
 
@@ -158,6 +161,8 @@ fn head_answers_with_the_head_of_get() {
         "/bytes/9223372036854775807",
         "/metrics",
         "/healthz",
+        "/readyz",
+        "/livez",
     ] {
         let (head, next) = answer(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(next, Next::NeedInput);

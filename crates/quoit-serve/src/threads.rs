@@ -1,0 +1,66 @@
+//! What the threads of the loops take of the processors: how busy a loop is, which its own counters do not say.
+
+use std::fs;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The folder of a loop's thread below `/proc`, known once the loop runs.
+#[derive(Debug, Default)]
+pub(super) struct LoopThread(OnceLock<String>);
+
+/// What a thread has had of the processors since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ThreadTimes {
+    /// On a processor.
+    pub(super) running: Duration,
+    /// With something to do, and without a processor.
+    pub(super) waiting: Duration,
+}
+
+impl LoopThread {
+    /// The calling thread is the loop's.
+    pub(super) fn is_this(&self) {
+        // Where it cannot be told, the figures are left out.
+        if let Ok(thread) = fs::read_link("/proc/thread-self") {
+            let _ = self.0.set(format!("/proc/{}/schedstat", thread.display()));
+        }
+    }
+
+    /// None if the thread has ended, or the kernel does not say.
+    pub(super) fn times(&self) -> Option<ThreadTimes> {
+        parse(&fs::read_to_string(self.0.get()?).ok()?)
+    }
+}
+
+/// Nanoseconds, nanoseconds, and how often it ran (`sched-stats.rst` of the kernel's documentation).
+fn parse(text: &str) -> Option<ThreadTimes> {
+    let mut figures = text
+        .split_whitespace()
+        .map(|figure| figure.parse().ok().map(Duration::from_nanos));
+    Some(ThreadTimes {
+        running: figures.next()??,
+        waiting: figures.next()??,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernel_is_taken_apart() {
+        let times = ThreadTimes {
+            running: Duration::from_nanos(1_500_000_000),
+            waiting: Duration::from_nanos(7),
+        };
+        assert_eq!(parse("1500000000 7 12\n"), Some(times));
+        for wrong in ["", "5", "5 x 1", "x 5 1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_nobody_has_named_has_no_times() {
+        assert_eq!(LoopThread::default().times(), None);
+    }
+}
