@@ -190,6 +190,28 @@ fn what_is_no_profile_or_needs_nothing_is_one_line() {
     }
 }
 
+#[test]
+fn the_tools_of_security_modules_read_what_is_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    // Compiled, and neither loaded nor kept.
+    let mut parser = Command::new("apparmor_parser");
+    parser
+        .args(["--skip-kernel-load", "--skip-cache"])
+        .arg(deploy("apparmor/quoit"));
+    if let Some(output) = run(&mut parser, "Debian's package apparmor") {
+        assert!(output.status.success(), "{output:?}");
+    }
+    // The module's name has to be that of the file.
+    let mut compiler = Command::new("checkmodule");
+    compiler
+        .args(["-M", "-m", "-o"])
+        .arg(folder.path().join("quoit_uring.mod"))
+        .arg(deploy("selinux/quoit_uring.te"));
+    if let Some(output) = run(&mut compiler, "Debian's package checkpolicy") {
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
 /// The resource of the Security Profiles Operator names the calls of the program's own profile.
 #[test]
 fn the_operators_resource_has_the_calls_of_the_profile() {

@@ -1,10 +1,15 @@
 //! What dashboards and rules of `deploy/` ask for, and what a control group shows of a server.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use crate::support::{Client, Server, connect, engines, quoit};
+use crate::support::{Client, PATIENCE, Server, connect, engines, quoit};
 
 fn deploy(path: &str) -> String {
     std::fs::read_to_string(
@@ -46,6 +51,72 @@ fn what_dashboards_and_rules_ask_for_is_exported() {
             missing.is_empty(),
             "{file} asks for what is not exported: {missing:?}"
         );
+    }
+}
+
+/// A bpftrace that runs; killed when dropped.
+struct Tracer(Child);
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the script prints of a loop, while that has something to do.
+#[test]
+fn the_script_of_bpftrace_sees_loops_of_both_engines() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/bpftrace/loops.bt");
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return quoit_skipped::needs_root(quoit_skipped::this_test(), "CAP_BPF, CAP_PERFMON");
+    }
+    if !Path::new("/sys/kernel/tracing/events/syscalls/sys_enter_io_uring_enter").exists() {
+        return quoit_skipped::skip_this("the kernel's tracepoints of system calls (tracefs) are not there");
+    }
+    for engine in engines() {
+        let server = Server::on(engine, "http");
+        let tracer = std::process::Command::new("bpftrace")
+            .arg(&script)
+            .arg(server.id().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut tracer = match tracer {
+            Ok(tracer) => Tracer(tracer),
+            Err(error) => return quoit_skipped::skip_this(format!("bpftrace (Debian's package): {error}")),
+        };
+        let output = BufReader::new(tracer.0.stdout.take().unwrap());
+        let seen = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let (seen, engine) = (Arc::clone(&seen), *engine);
+            std::thread::spawn(move || {
+                let mut expected =
+                    BTreeSet::from(["@handled_us[quoit-loop-0, ", "@waited_us[quoit-loop-0, "]);
+                if engine == "uring" {
+                    expected.insert("@submitted[quoit-loop-0, ");
+                }
+                for line in output.lines().map_while(Result::ok) {
+                    expected.retain(|prefix| !line.starts_with(prefix));
+                    if expected.is_empty() {
+                        break;
+                    }
+                }
+                seen.store(true, Ordering::Relaxed);
+                expected
+            })
+        };
+        let mut client = server.connect();
+        let begin = Instant::now();
+        while !seen.load(Ordering::Relaxed) {
+            assert_eq!(client.get("/plaintext").status, 200);
+            assert!(begin.elapsed() < PATIENCE, "the script shows nothing of {engine}");
+        }
+        let missing = reader.join().unwrap();
+        assert!(missing.is_empty(), "{engine}: {missing:?}");
     }
 }
 

@@ -200,6 +200,11 @@ impl Server {
         &self.ready[0].address
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The rest of the first line of standard error that begins so, from where reading has come to.
     #[track_caller]
     pub(crate) fn message(&self, prefix: &str) -> String {
