@@ -27,6 +27,22 @@ func listeningFile(t *testing.T) (*os.File, net.Addr) {
 	return file, listener.Addr()
 }
 
+// connectedFile is a socket that is connected to an address.
+func connectedFile(t *testing.T, address net.Addr) *os.File {
+	t.Helper()
+	connection, err := net.Dial("tcp", address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	file, err := connection.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
 // serveEcho answers with what comes until the listener is closed.
 func serveEcho(listener net.Listener) {
 	for {
@@ -66,16 +82,7 @@ func TestFileListener(t *testing.T) {
 func TestFileListenerNeedsAListeningSocket(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
 		file, address := listeningFile(t)
-		connection, err := net.Dial("tcp", address.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer connection.Close()
-		connected, err := connection.(*net.TCPConn).File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer connected.Close()
+		connected := connectedFile(t, address)
 		plain, err := os.CreateTemp(t.TempDir(), "plain")
 		if err != nil {
 			t.Fatal(err)
@@ -108,17 +115,8 @@ func TestFileListenerNeedsAListeningSocket(t *testing.T) {
 func TestFileListenerSaysWhatIsWrong(t *testing.T) {
 	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
 		file, address := listeningFile(t)
-		connection, err := net.Dial("tcp", address.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer connection.Close()
-		connected, err := connection.(*net.TCPConn).File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer connected.Close()
-		_, err = quoit.FileListener(connected, engine, quiet())
+		connected := connectedFile(t, address)
+		_, err := quoit.FileListener(connected, engine, quiet())
 		if err == nil || !strings.Contains(err.Error(), "the socket does not listen") {
 			t.Errorf("%v", err)
 		}
