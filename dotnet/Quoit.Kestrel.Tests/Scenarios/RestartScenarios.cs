@@ -79,15 +79,24 @@ public class RestartScenarios
             }
             return client.Connects;
         }).ToArray();
-        for (var restart = 1; restart <= 3; restart++)
+        try
         {
-            var next = await StartAsync(restart);
-            // It ends when each of its connections was told.
-            await sample.DisposeAsync();
-            sample = next;
+            for (var restart = 1; restart <= 3; restart++)
+            {
+                var next = await StartAsync(restart);
+                var old = sample;
+                sample = next;
+                // It ends when each of its connections was told.
+                await old.DisposeAsync();
+            }
         }
-        await over.CancelAsync();
+        finally
+        {
+            await over.CancelAsync();
+            // What is wrong with one of them is told below.
+            await ((Task)Task.WhenAll(asking)).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await sample.DisposeAsync();
+        }
         Assert.All(await Task.WhenAll(asking), connects => Assert.True(connects > 1, "it met no restart"));
-        await sample.DisposeAsync();
     }
 }

@@ -49,7 +49,7 @@ pub struct Restarts {
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     peak: u32,
     /// Milliseconds between the end of one process and the start of the next
-    #[arg(long, value_name = "MS", default_value_t = 500)]
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
     pause: u64,
     /// Add the results to this file, each in the place of an earlier one of that name
     #[arg(long, value_name = "FILE")]
@@ -110,8 +110,13 @@ pub fn run(arguments: &Restarts) -> Result<String, String> {
             let (name, command) = server
                 .split_once('=')
                 .ok_or_else(|| format!("`{server}` is not NAME=COMMAND"))?;
-            let outcome = restart(arguments, name, command, hands_over)
-                .map_err(|error| format!("{name} could not be restarted under load: {error}"))?;
+            let outcome = match restart(arguments, name, command, hands_over) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    failures.push(format!("{name} could not be restarted under load: {error}"));
+                    continue;
+                }
+            };
             eprintln!("{}", page::line(&outcome));
             if let Some(path) = &arguments.results {
                 page::keep(path, &outcome)?;

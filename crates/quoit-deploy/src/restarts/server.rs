@@ -102,7 +102,7 @@ impl Process {
     fn is_ready(&self) -> Result<(), String> {
         loop {
             match self.said.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains("listening on ") => return Ok(()),
+                Ok(line) if line.contains("listening on") => return Ok(()),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => return Err("it did not come to listen".to_owned()),
                 Err(RecvTimeoutError::Disconnected) => {
