@@ -124,36 +124,3 @@ fn rule(kind: Restriction, value: u8) -> abi::io_uring_restriction {
         resv2: [0; 3],
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_is_not_allowed() {
-        let all = Restrictions::of(FeatureSet::ALL, u128::MAX);
-        let none = Restrictions::of(FeatureSet::EMPTY, u128::MAX);
-        let allows = |of: &Restrictions, operation: Opcode| of.operations & 1 << operation as u32 != 0;
-        for operation in OPERATIONS {
-            assert!(allows(&all, operation) && allows(&none, operation));
-        }
-        assert!(!allows(&all, Opcode::IORING_OP_READ) && allows(&none, Opcode::IORING_OP_READ));
-        assert!(allows(&all, Opcode::IORING_OP_SEND_ZC) && !allows(&none, Opcode::IORING_OP_SEND_ZC));
-        for operation in [Opcode::IORING_OP_OPENAT, Opcode::IORING_OP_URING_CMD] {
-            assert!(!allows(&all, operation) && !allows(&none, operation));
-        }
-        assert_eq!(none.registrations, 0);
-        assert!(all.allow_registration(Registration::IORING_REGISTER_PBUF_RING as u32));
-        assert!(!all.allow_registration(Registration::IORING_REGISTER_BUFFERS as u32));
-        assert_eq!(none.entry_flags | BUFFER_SELECT | SKIP_SUCCESS, all.entry_flags);
-    }
-
-    #[test]
-    fn a_kernel_that_does_not_know_an_operation_gets_no_rule_for_it() {
-        let known = set(&[Opcode::IORING_OP_SEND, Opcode::IORING_OP_OPENAT]);
-        let list = Restrictions::of(FeatureSet::EMPTY, known).list();
-        // One operation, and the flags.
-        assert_eq!(list.len(), 2);
-        assert_eq!(list[0].opcode, Restriction::IORING_RESTRICTION_SQE_OP as u16);
-    }
-}

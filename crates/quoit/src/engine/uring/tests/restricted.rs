@@ -1,6 +1,8 @@
-//! What a restricted ring refuses, by the kernel's own word.
+//! What a restricted ring refuses: by the rules, and by the kernel's own word.
 
 use linux_raw_sys::io_uring as abi;
+use linux_raw_sys::io_uring::io_uring_op as Opcode;
+use linux_raw_sys::io_uring::io_uring_register_op as Registration;
 
 use super::*;
 use crate::engine::uring::entry;
@@ -56,4 +58,50 @@ fn no_memory_is_registered_later() {
         Err(Errno::EACCES)
     );
     assert_eq!(ring.register_buffer_ring(STREAM_GROUP, 4), Ok(()));
+}
+
+/// An entry with nothing but an operation and flags.
+fn of(operation: Opcode, flags: u8) -> SubmissionEntry {
+    let mut entry = entry::nothing(UserData::marker());
+    entry.opcode = operation as u8;
+    entry.flags = flags;
+    entry
+}
+
+#[test]
+fn the_rules_follow_the_features() {
+    let all = Restrictions::of(FeatureSet::ALL, u128::MAX);
+    let none = Restrictions::of(FeatureSet::EMPTY, u128::MAX);
+    for operation in [
+        Opcode::IORING_OP_RECV,
+        Opcode::IORING_OP_SENDMSG,
+        Opcode::IORING_OP_CLOSE,
+    ] {
+        assert!(all.allow(&of(operation, 0)) && none.allow(&of(operation, 0)));
+    }
+    for operation in [Opcode::IORING_OP_OPENAT, Opcode::IORING_OP_URING_CMD] {
+        assert!(!all.allow(&of(operation, 0)) && !none.allow(&of(operation, 0)));
+    }
+    // The wake's counter is read where it cannot be polled again and again.
+    let read = of(Opcode::IORING_OP_READ, 0);
+    assert!(!all.allow(&read) && none.allow(&read));
+    let zero_copy = of(Opcode::IORING_OP_SEND_ZC, 0);
+    assert!(all.allow(&zero_copy) && !none.allow(&zero_copy));
+    let select = of(Opcode::IORING_OP_RECV, entry::BUFFER_SELECT);
+    assert!(all.allow(&select) && !none.allow(&select));
+    let quiet = of(Opcode::IORING_OP_SEND, entry::SKIP_SUCCESS);
+    assert!(all.allow(&quiet) && !none.allow(&quiet));
+
+    let buffers = Registration::IORING_REGISTER_PBUF_RING as u32;
+    assert!(all.allow_registration(buffers) && !none.allow_registration(buffers));
+    assert!(!all.allow_registration(Registration::IORING_REGISTER_BUFFERS as u32));
+}
+
+#[test]
+fn a_kernel_gets_no_rule_for_an_operation_that_it_does_not_know() {
+    let known = 1 << Opcode::IORING_OP_SEND as u32 | 1 << Opcode::IORING_OP_OPENAT as u32;
+    let rules = Restrictions::of(FeatureSet::EMPTY, known);
+    assert!(rules.allow(&of(Opcode::IORING_OP_SEND, 0)));
+    assert!(!rules.allow(&of(Opcode::IORING_OP_RECV, 0)));
+    assert!(!rules.allow(&of(Opcode::IORING_OP_OPENAT, 0)));
 }
