@@ -94,7 +94,7 @@ public class RestartScenarios
         {
             await over.CancelAsync();
             // What is wrong with one of them is told below.
-            await ((Task)Task.WhenAll(asking)).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await ((Task)Task.WhenAll(asking)).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing | ConfigureAwaitOptions.ContinueOnCapturedContext);
             await sample.DisposeAsync();
         }
         Assert.All(await Task.WhenAll(asking), connects => Assert.True(connects > 1, "it met no restart"));
