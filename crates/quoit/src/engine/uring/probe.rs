@@ -164,8 +164,7 @@ pub fn probe<S: UringSys>(without: FeatureSet, pollable: bool) -> Result<Capabil
     }
     let operations = ring.supported_operations().during(Step::ListOperations)?;
     if found.tries(Feature::RestrictedRing) {
-        // All that follows is tried under it.
-        let result = ring.restrict(&Restrictions::of(FeatureSet::ALL, operations));
+        let result = restrict(&mut ring, operations);
         found.record(Feature::RestrictedRing, result.map_err(Missing::Refused));
     }
     ring.enable().during(Step::Enable)?;
@@ -207,6 +206,19 @@ pub fn probe<S: UringSys>(without: FeatureSet, pollable: bool) -> Result<Capabil
         features: found.features,
         missing: found.missing,
     })
+}
+
+/// Restricts the ring to what a loop with all features uses: all that follows is tried under that. A kernel takes no rule for a
+/// registration that it does not know, and does not tell which it knows; so those are left out, the newest first.
+fn restrict<S: UringSys>(ring: &mut S, operations: u128) -> Result<(), Errno> {
+    let mut features = FeatureSet::ALL;
+    for newest in [Feature::BufferRing, Feature::RegisteredRing] {
+        match ring.restrict(&Restrictions::of(features, operations)) {
+            Err(Errno::EINVAL) => features.remove(newest),
+            result => return result,
+        }
+    }
+    ring.restrict(&Restrictions::of(features, operations))
 }
 
 fn needed(is_there: bool, step: Step) -> Result<(), ProbeError> {
