@@ -1,5 +1,6 @@
 //! The ends of datagram sockets and of their sends: what is told no more, and what keeps nobody waiting.
 
+use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -101,6 +102,10 @@ pub(crate) fn what_came_before_a_drain_is_delivered(level: &Level) {
         let peer = bench.client(socket);
         bench.turn(Duration::ZERO);
         peer.send(b"before").unwrap();
+        // A kernel with much to do leaves datagrams to a thread of its own, in their order: this one comes after that one.
+        let behind = UdpSocket::bind("127.0.0.1:0").unwrap();
+        behind.send_to(b"behind", behind.local_addr().unwrap()).unwrap();
+        behind.recv(&mut [0; 8]).unwrap();
         let drain = Command::Drain { within: PATIENCE };
         bench.turn_with([drain], PATIENCE);
         while !bench.drained {
