@@ -166,26 +166,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     connection.inbound.push_back(lease);
                 } else {
                     let at_cap = is_at_cap(&self.config, memory, connection);
-                    self.events.push_back(Event::Data {
-                        connection: id,
-                        data: lease,
-                    });
-                    if at_cap {
-                        self.cap(id);
-                    }
+                    self.deliver(id, lease, at_cap);
                 }
             }
             _ => self.memory_mut().pool.give_back(pool_slot),
         }
     }
 
-    /// Hands a lease to the handler, and stops receiving at the cap, or once the connection has its share of the memory.
-    fn deliver(&mut self, id: ConnectionId, data: Lease) {
+    /// Hands a lease to the handler, and stops receiving if the connection is [at the cap](is_at_cap) with it.
+    #[inline]
+    fn deliver(&mut self, id: ConnectionId, data: Lease, at_cap: bool) {
         self.events.push_back(Event::Data { connection: id, data });
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
-        if let Some(connection) = self.connections.get(id.slot(), id.generation())
-            && is_at_cap(&self.config, memory, connection)
-        {
+        if at_cap {
             self.cap(id);
         }
     }
@@ -279,7 +271,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             if let Some(data) = connection.inbound.pop_front() {
                 connection.fresh -= 1;
-                self.deliver(id, data);
+                let memory = self.memory.as_ref().expect("present until the loop is dropped");
+                let at_cap = is_at_cap(&self.config, memory, connection);
+                self.deliver(id, data, at_cap);
             }
         }
         let Some((connection, _)) = self.connections.at(slot) else {

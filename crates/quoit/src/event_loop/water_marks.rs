@@ -94,11 +94,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((state, _)) = self.connections.at(slot) else {
             return;
         };
-        if state.sending.wants_chunks.is_some() {
-            // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
-            state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks);
-        }
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
+        state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks);
         let queued = state.outbound.queued();
         if !std::mem::replace(&mut state.listed.dirty, true) {
             self.dirty.push(slot);
