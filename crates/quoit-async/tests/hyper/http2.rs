@@ -254,12 +254,18 @@ behaviour! {
         let (mut peer, mut client) = client(net, options).await;
         let asked = client.ask(get());
         says.note(format!("{:?}", peer.frame_of(HEADERS).await));
+        // hyper sends a request's head before it has noted that a stream is open, and asks for the ping's deadline
+        // only with a stream open. The head of a second request says that it is done with the first.
+        let second = client.ask(get());
+        says.note(format!("{:?}", peer.frame_of(HEADERS).await));
         clock.asked(2).await;
         clock.advance(INTERVAL);
         says.note(format!("{:?}", peer.frame_of(PING).await));
         clock.advance(TIMEOUT);
         says.note(heard(asked).await);
-        says.note(client.ended().await);
+        // How the second and the connection end depends on how far hyper's dispatcher was, on tokio's threads too.
+        assert!(second.await.unwrap().is_err());
+        client.ended().await;
     }
 }
 
