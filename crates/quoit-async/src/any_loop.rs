@@ -130,7 +130,7 @@ mod simulated {
         fn config(self: &Self) -> &Config;
         fn counters(self: &Self) -> Counters;
         fn connections(self: &Self) -> u32;
-        fn park(self: &mut Self) -> Result<Option<Duration>, TurnError>;
+        fn park_edge_triggered(self: &mut Self) -> Result<Option<Duration>, TurnError>;
         fn poll_descriptor(self: &Self) -> Result<BorrowedFd<'_>, NotPollable>;
         fn drain(self: &mut Self, within: Duration);
 

@@ -155,10 +155,10 @@ impl Driver {
         Ok(descriptor.as_raw_fd())
     }
 
-    /// Parks the loop, as [`Loop::park`].
+    /// Parks the loop, as [`Loop::park_edge_triggered`]: mio, and by that tokio, watches edges.
     #[cfg(feature = "tokio")]
     pub(crate) fn park(&mut self) -> Result<Option<Duration>, TurnError> {
-        let limit = self.event_loop.park()?;
+        let limit = self.event_loop.park_edge_triggered()?;
         self.parked = limit != Some(Duration::ZERO);
         Ok(limit)
     }

@@ -19,6 +19,8 @@ pub(crate) struct Turner {
     /// Until when the runtime's timer lets the loop sleep.
     pub(crate) alarm: Cell<Option<Instant>>,
     pub(crate) outcome: RefCell<Option<Result<(), TurnError>>>,
+    /// The last turn has woken somebody, whose task has run by now.
+    has_woken: Cell<bool>,
 }
 
 /// What is left to do after a turn.
@@ -40,6 +42,7 @@ impl Turner {
             home,
             alarm: Cell::new(None),
             outcome: RefCell::new(None),
+            has_woken: Cell::new(false),
         })
     }
 
@@ -48,12 +51,20 @@ impl Turner {
         if self.outcome.borrow().is_some() {
             return Rest::Over;
         }
+        // What those have left behind may have gone to the kernel at once: then a turn would find nothing.
+        if self.has_woken.take() && !self.driver.borrow().wakes_anybody() && !self.home.has_wanted() {
+            match self.park() {
+                Rest::None => {}
+                rest => return rest,
+            }
+        }
         let (result, mut wakers) = {
             let mut driver = self.driver.borrow_mut();
             let result = driver.turn(Some(Duration::ZERO));
             (result, driver.take_wakers())
         };
         let woken = !wakers.is_empty();
+        self.has_woken.set(woken);
         for waker in wakers.drain(..) {
             waker.wake();
         }
@@ -72,7 +83,14 @@ impl Turner {
         if woken || driver.wakes_anybody() || self.home.has_wanted() {
             return Rest::None;
         }
-        match driver.park() {
+        drop(driver);
+        self.park()
+    }
+
+    /// Parks the loop, if it has nothing to do.
+    fn park(&self) -> Rest {
+        let parked = self.driver.borrow_mut().park();
+        match parked {
             Ok(Some(Duration::ZERO)) => Rest::None,
             Ok(limit) => Rest::Parked(limit),
             Err(error) => {

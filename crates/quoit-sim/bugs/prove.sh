@@ -21,6 +21,14 @@ export CARGO_PROFILE_HUNT_LTO=off CARGO_PROFILE_HUNT_DEBUG=0 CARGO_PROFILE_HUNT_
 # What a bug leaves unused is no news.
 export RUSTFLAGS="${RUSTFLAGS:-} -Awarnings"
 
+# What shows a bug: those of the sockets for tasks, and of parking their loop, show in runs of tasks.
+workload() {
+    case $1 in
+    *async-*) echo async ;;
+    *) echo events ;;
+    esac
+}
+
 # Prints a result, and keeps it as a line of found.tsv.
 result() {
     printf '%-46s %-7s %-8s %s\n' "$1" "$2" "$3" "$4"
@@ -36,9 +44,7 @@ prove() {
         rm -rf "$folder/crates/quoit" "$folder/crates/quoit-async"
         cp -r "$work/sources/crates/quoit" "$work/sources/crates/quoit-async" "$folder/crates"
         patch=$bugs/$name.patch
-        # Those of the sockets for tasks show in runs of tasks.
-        workload=events
-        ! grep -q '^+++ b/crates/quoit-async/' "$patch" || workload=async
+        workload=$(workload "$name")
         (cd "$folder" && patch -s -p1 <"$patch" && find crates/quoit/src crates/quoit-async/src -newer Cargo.lock -name '*.rs' -exec touch {} +)
         (cd "$folder" && cargo build -q --profile hunt --package quoit-sim)
         found=$(timeout "$seconds" "$CARGO_TARGET_DIR/hunt/quoit-sim" run --workload $workload --seeds 0 2>/dev/null | grep -a -m1 failed || true)
@@ -61,7 +67,7 @@ table() {
     while IFS='	' read -r name engine seeds how; do
         said=$(sed '/^$/,$d' "$bugs/$name.patch" | tr '\n' ' ' | sed 's/[.] *$//')
         tasks=
-        ! grep -q '^+++ b/crates/quoit-async/' "$bugs/$name.patch" || tasks=', with tasks'
+        [ "$(workload "$name")" = events ] || tasks=', with tasks'
         # Thousands apart, as everywhere in the documents.
         seeds=$(echo "$seeds" | sed ':a; s/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/; ta')
         [ "$engine" != uring ] || engine=io_uring

@@ -57,6 +57,10 @@ const SHARE_THAT_WAITS_FOR_MORE: u32 = 100;
 const PURPOSE_OF_PARKING: u64 = 238;
 const SHARE_THAT_PARKS: u32 = 150;
 
+/// As those, of which parked loops are told each write of their notifier once.
+const PURPOSE_OF_EDGES: u64 = 241;
+const SHARE_THAT_IS_TOLD_EDGES: u32 = 512;
+
 /// As those, of which loops are besieged.
 const PURPOSE_OF_SIEGES: u64 = 240;
 const SHARE_THAT_IS_BESIEGED: u32 = 20;
@@ -92,6 +96,8 @@ pub struct Plan {
     pub events: u64,
     /// Events reach the handler one by one, as the drivers hand them out, and not all after the turn.
     pub one_by_one: bool,
+    /// Whoever waits for a parked loop is told each write of its notifier once, and not that it is readable.
+    pub edges: bool,
     /// In place of all those lives, peers that besiege the loop, and some that behave.
     pub siege: Option<SiegePlan>,
     /// In place of the handler, tasks with sockets.
@@ -160,6 +166,7 @@ impl Plan {
             lives,
             profile,
             descriptors,
+            edges: Random::new(options.seed, PURPOSE_OF_EDGES).chance(SHARE_THAT_IS_TOLD_EDGES),
             turns: options.turns.map_or(turns, |most| turns.min(most)),
             events,
             one_by_one,

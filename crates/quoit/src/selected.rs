@@ -11,7 +11,7 @@ use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, Step, UringEngine, UringSettings, probe};
 use crate::engine::{
     Completions, DatagramBatch, Engine, EngineKind, Message, Operation, PollDescriptor, ProvidedBuffer,
-    SendManner,
+    SendManner, Trigger,
 };
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
@@ -114,8 +114,8 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.poll_descriptor())
     }
 
-    fn park(&mut self, pool: &mut Pool) -> bool {
-        either!(self, engine => engine.park(pool))
+    fn park(&mut self, trigger: Trigger, pool: &mut Pool) -> bool {
+        either!(self, engine => engine.park(trigger, pool))
     }
 
     #[inline]

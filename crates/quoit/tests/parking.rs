@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -41,47 +41,96 @@ fn levels() -> Vec<Config> {
     levels
 }
 
-/// Waits on the loop's descriptor alone, as a foreign poller would.
-fn wait(event_loop: &mut Loop, limit: Option<Duration>) -> bool {
-    let mut poll = libc::pollfd {
-        fd: event_loop.poll_descriptor().unwrap().as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let limit = limit.map_or(-1, |limit| limit.as_millis() as i32 + 1);
-    // SAFETY: one valid pollfd.
-    unsafe { libc::poll(&raw mut poll, 1, limit) == 1 }
+/// Each of those beside a poller of either kind.
+fn cases() -> Vec<(Config, Poller)> {
+    let both = |config: Config| [false, true].map(|edges| (config.clone(), Poller::new(edges)));
+    levels().into_iter().flat_map(both).collect()
 }
 
-/// Turns that do not wait until the loop may be parked. Returns how long.
-fn park(
-    event_loop: &mut Loop,
-    events: &mut Events,
-    mut handle: impl FnMut(&mut Loop, Event),
-) -> Option<Duration> {
-    loop {
-        event_loop.turn([], events, Some(Duration::ZERO)).unwrap();
-        let happened: Vec<_> = events.drain().collect();
-        happened.into_iter().for_each(|event| handle(event_loop, event));
-        let limit = event_loop.park().unwrap();
-        if limit != Some(Duration::ZERO) {
-            return limit;
+/// A foreign poller.
+struct Poller {
+    epoll: OwnedFd,
+    /// It is told each write of what it watches (`EPOLLET`), and not that it is readable.
+    edges: bool,
+    watches: bool,
+}
+
+impl Poller {
+    fn new(edges: bool) -> Self {
+        // SAFETY: epoll_create1(2) takes no pointers.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        assert!(epoll >= 0);
+        Self {
+            // SAFETY: made just now, and owned by nobody else.
+            epoll: unsafe { OwnedFd::from_raw_fd(epoll) },
+            edges,
+            watches: false,
+        }
+    }
+
+    /// Waits on the loop's descriptor alone. Returns whether it was told something.
+    fn wait(&mut self, event_loop: &Loop, limit: Option<Duration>) -> bool {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32 | if self.edges { libc::EPOLLET as u32 } else { 0 },
+            u64: 0,
+        };
+        if !std::mem::replace(&mut self.watches, true) {
+            let descriptor = event_loop.poll_descriptor().unwrap().as_raw_fd();
+            // SAFETY: both descriptors are open and the event is valid.
+            let added = unsafe {
+                libc::epoll_ctl(
+                    self.epoll.as_raw_fd(),
+                    libc::EPOLL_CTL_ADD,
+                    descriptor,
+                    &raw mut event,
+                )
+            };
+            assert_eq!(added, 0);
+        }
+        let limit = limit.map_or(-1, |limit| limit.as_millis() as i32 + 1);
+        // SAFETY: room for one event.
+        unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut event, 1, limit) == 1 }
+    }
+
+    fn try_park(&self, event_loop: &mut Loop) -> Option<Duration> {
+        if self.edges {
+            event_loop.park_edge_triggered().unwrap()
+        } else {
+            event_loop.park().unwrap()
+        }
+    }
+
+    /// Turns that do not wait until the loop may be parked. Returns how long.
+    fn park(
+        &self,
+        event_loop: &mut Loop,
+        events: &mut Events,
+        mut handle: impl FnMut(&mut Loop, Event),
+    ) -> Option<Duration> {
+        loop {
+            event_loop.turn([], events, Some(Duration::ZERO)).unwrap();
+            let happened: Vec<_> = events.drain().collect();
+            happened.into_iter().for_each(|event| handle(event_loop, event));
+            let limit = self.try_park(event_loop);
+            if limit != Some(Duration::ZERO) {
+                return limit;
+            }
         }
     }
 }
 
 /// Serves until `closes` connections have closed, with no wait but on the descriptor.
-fn echo(event_loop: &mut Loop, mut closes: usize) {
+fn echo(event_loop: &mut Loop, poller: &mut Poller, mut closes: usize) {
     let mut events = Events::with_capacity(64);
     while closes > 0 {
-        let limit = park(event_loop, &mut events, |event_loop, event| match event {
+        let limit = poller.park(event_loop, &mut events, |event_loop, event| match event {
             Event::Data { connection, data } => event_loop.send(connection, data, Token::NONE).unwrap(),
             Event::EndOfStream { connection } => event_loop.close(connection, None).unwrap(),
             Event::Closed { .. } => closes -= 1,
             _ => {}
         });
         if closes > 0 {
-            wait(event_loop, limit);
+            poller.wait(event_loop, limit);
         }
     }
 }
@@ -101,7 +150,7 @@ fn round_trips(address: SocketAddr, count: usize) {
 #[test]
 fn a_parked_loop_misses_nothing() {
     guard(120);
-    for config in levels() {
+    for (config, mut poller) in cases() {
         let (mut event_loop, address) = listening(config);
         std::thread::scope(|scope| {
             // More at once than the kernel does of deferred work in one go.
@@ -121,7 +170,7 @@ fn a_parked_loop_misses_nothing() {
                     }
                 }
             });
-            echo(&mut event_loop, 108);
+            echo(&mut event_loop, &mut poller, 108);
         });
     }
 }
@@ -129,7 +178,7 @@ fn a_parked_loop_misses_nothing() {
 #[test]
 fn other_threads_reach_a_parked_loop() {
     guard(120);
-    for config in levels() {
+    for (config, mut poller) in cases() {
         let (mut event_loop, address) = listening(Config {
             leases_per_connection: 1,
             ..config
@@ -152,7 +201,7 @@ fn other_threads_reach_a_parked_loop() {
             let mut received = 0;
             let mut done = false;
             while !done {
-                let limit = park(&mut event_loop, &mut events, |event_loop, event| match event {
+                let limit = poller.park(&mut event_loop, &mut events, |event_loop, event| match event {
                     Event::Woken => woken.send(()).unwrap(),
                     Event::Data { data, .. } => {
                         received += data.len();
@@ -163,7 +212,7 @@ fn other_threads_reach_a_parked_loop() {
                     _ => {}
                 });
                 if !done {
-                    wait(&mut event_loop, limit);
+                    poller.wait(&event_loop, limit);
                 }
             }
             drop(leases);
@@ -175,27 +224,27 @@ fn other_threads_reach_a_parked_loop() {
 #[test]
 fn parking_lasts_until_the_next_timer() {
     guard(60);
-    for config in levels() {
+    for (config, mut poller) in cases() {
         let (mut event_loop, _) = listening(config);
         let mut events = Events::with_capacity(4);
         assert_eq!(
-            event_loop.park().unwrap(),
+            poller.try_park(&mut event_loop),
             Some(Duration::ZERO),
             "no turn has been made yet"
         );
-        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
+        assert_eq!(poller.park(&mut event_loop, &mut events, |_, _| ()), None);
         let begin = Instant::now();
         event_loop
             .set_named_timer(Duration::from_millis(30), Token(3))
             .unwrap();
         let mut fired = false;
         while !fired {
-            let limit = park(&mut event_loop, &mut events, |_, event| {
+            let limit = poller.park(&mut event_loop, &mut events, |_, event| {
                 fired |= matches!(event, Event::Timer { token: Token(3) });
             });
             if !fired {
                 assert!(limit.unwrap() <= Duration::from_millis(31));
-                wait(&mut event_loop, limit);
+                poller.wait(&event_loop, limit);
             }
         }
         assert!(begin.elapsed() >= Duration::from_millis(30));
@@ -212,22 +261,22 @@ fn parking_lasts_until_the_next_timer() {
 #[test]
 fn parking_before_asking_for_the_descriptor() {
     guard(60);
-    for config in levels() {
+    for (config, mut poller) in cases() {
         let (mut event_loop, address) = listening(config);
         let mut events = Events::with_capacity(4);
-        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
+        assert_eq!(poller.park(&mut event_loop, &mut events, |_, _| ()), None);
         let _client = TcpStream::connect(address).unwrap();
         event_loop.remote().wake();
-        assert!(wait(&mut event_loop, None));
+        assert!(poller.wait(&event_loop, None));
         let mut seen = (false, false);
         while seen != (true, true) {
-            let limit = park(&mut event_loop, &mut events, |_, event| match event {
+            let limit = poller.park(&mut event_loop, &mut events, |_, event| match event {
                 Event::Accepted { .. } => seen.0 = true,
                 Event::Woken => seen.1 = true,
                 _ => {}
             });
             if seen != (true, true) {
-                wait(&mut event_loop, limit);
+                poller.wait(&event_loop, limit);
             }
         }
     }
@@ -237,25 +286,25 @@ fn parking_before_asking_for_the_descriptor() {
 #[test]
 fn work_queued_after_the_last_turn_is_not_parked_on() {
     guard(60);
-    for config in levels() {
+    for (config, mut poller) in cases() {
         let (mut event_loop, address) = listening(config);
         let mut events = Events::with_capacity(4);
-        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
+        assert_eq!(poller.park(&mut event_loop, &mut events, |_, _| ()), None);
         event_loop
             .connect(&address.into(), &quoit::ConnectOptions::default(), Token(1))
             .unwrap();
         // Without a turn: if parking is allowed now, the attempt is with the kernel, and its end is told.
-        let limit = event_loop.park().unwrap();
+        let limit = poller.try_park(&mut event_loop);
         if limit != Some(Duration::ZERO) {
-            wait(&mut event_loop, limit);
+            poller.wait(&event_loop, limit);
         }
         let mut opened = false;
         while !opened {
-            let limit = park(&mut event_loop, &mut events, |_, event| {
+            let limit = poller.park(&mut event_loop, &mut events, |_, event| {
                 opened |= matches!(event, Event::Opened { token: Token(1), .. });
             });
             if !opened {
-                wait(&mut event_loop, limit);
+                poller.wait(&event_loop, limit);
             }
         }
     }
@@ -309,15 +358,19 @@ fn the_ring_of_a_pollable_loop_puts_no_work_off() {
     }
 }
 
-/// A round that brings something is one read of the notifier on io_uring, as the wait outside has run the ring's work and
-/// nothing is left to submit; without multishot receives there is one to submit in each round. On epoll it is a wait, a
-/// receive, and a wait in vain.
+/// A round that brings something is one read of the notifier on io_uring, and not that for a poller that is told of edges, as
+/// the wait outside has run the ring's work and nothing is left to submit; without multishot receives there is one to submit in
+/// each round. On epoll it is a wait and a receive.
 #[test]
 fn a_round_of_a_parked_loop_makes_few_calls() {
     const ROUNDS: u64 = 100;
     guard(60);
-    for engine in engines() {
+    for (engine, edges) in engines()
+        .into_iter()
+        .flat_map(|engine| [(engine, false), (engine, true)])
+    {
         let config = pollable(engine);
+        let mut poller = Poller::new(edges);
         let multishot = engine == EngineKind::Uring
             && quoit::try_uring(&config)
                 .unwrap()
@@ -332,25 +385,24 @@ fn a_round_of_a_parked_loop_makes_few_calls() {
         };
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut events = Events::with_capacity(4);
-        assert_eq!(park(&mut event_loop, &mut events, |_, _| ()), None);
+        assert_eq!(poller.park(&mut event_loop, &mut events, |_, _| ()), None);
         let before = event_loop.counters();
         for _ in 0..ROUNDS {
             client.send_to(b"one", address).unwrap();
-            assert!(wait(&mut event_loop, None));
+            assert!(poller.wait(&event_loop, None));
             let mut received = 0;
-            let limit = park(&mut event_loop, &mut events, |_, event| {
+            let limit = poller.park(&mut event_loop, &mut events, |_, event| {
                 received += u32::from(matches!(event, Event::Datagrams { .. }));
             });
             assert_eq!((received, limit), (1, None));
         }
         let after = event_loop.counters();
+        let reads = if edges { 0 } else { ROUNDS };
         let (turns, calls) = match engine {
             // After 32 datagrams the kernel puts a multishot receive off until the next enter.
-            EngineKind::Uring if multishot => {
-                (ROUNDS + ROUNDS.div_ceil(32), ROUNDS + 2 * ROUNDS.div_ceil(32))
-            }
-            EngineKind::Uring => (2 * ROUNDS, 2 * ROUNDS),
-            EngineKind::Epoll => (2 * ROUNDS, 3 * ROUNDS),
+            EngineKind::Uring if multishot => (ROUNDS + ROUNDS.div_ceil(32), reads + 2 * ROUNDS.div_ceil(32)),
+            EngineKind::Uring => (2 * ROUNDS, ROUNDS + reads),
+            EngineKind::Epoll => (ROUNDS, 2 * ROUNDS),
         };
         let made = (
             after.turns - before.turns,

@@ -8,7 +8,7 @@ use linux_raw_sys::io_uring as abi;
 use linux_raw_sys::io_uring::io_uring_register_op as Registration;
 use quoit::internals::engine::uring::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, Restrictions, RingParameters, RingProperties,
-    SubmissionEntry, Telling, UringSys,
+    SubmissionEntry, Telling, Trigger, UringSys,
 };
 use quoit::{Errno, Feature, FeatureSet};
 
@@ -21,6 +21,7 @@ use crate::kernel::{OPERATIONS, RingId, Shown, enter, with};
 pub struct SimRing {
     ring: RingId,
     shown: Rc<Shown>,
+    notifier: Option<RawFd>,
 }
 
 /// The set-up flags that the simulated kernel knows.
@@ -75,7 +76,12 @@ impl UringSys for SimRing {
             submission_entries: submissions,
             completion_entries: completions,
         };
-        Ok((Self { ring, shown }, properties))
+        let ring = Self {
+            ring,
+            shown,
+            notifier: None,
+        };
+        Ok((ring, properties))
     }
 
     fn probe_sockets() -> Result<ProbeSockets, Errno> {
@@ -110,11 +116,21 @@ impl UringSys for SimRing {
     }
 
     fn notify(&mut self, eventfd: RawFd) -> Result<(), Errno> {
-        with(|kernel| kernel.register_notifier(self.ring, eventfd)).map_err(errno)
+        with(|kernel| kernel.register_notifier(self.ring, eventfd)).map_err(errno)?;
+        self.notifier = Some(eventfd);
+        Ok(())
     }
 
-    fn drain_notifier(&mut self) {
-        with(|kernel| kernel.drain_notifier(self.ring));
+    fn notifier(&self) -> Option<RawFd> {
+        self.notifier
+    }
+
+    fn disarm_notifier(&mut self) {
+        with(|kernel| kernel.ring(self.ring).muted = true);
+    }
+
+    fn arm_notifier(&mut self, trigger: Trigger) {
+        with(|kernel| kernel.arm_notifier(self.ring, trigger));
     }
 
     /// As `Ring::notifier` says.

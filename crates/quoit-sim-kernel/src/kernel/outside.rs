@@ -2,6 +2,8 @@
 
 use std::os::fd::RawFd;
 
+use quoit::internals::engine::Trigger;
+
 use super::agenda::Step;
 use super::object::{Kind, ObjectId};
 use super::ring::RingId;
@@ -13,6 +15,8 @@ use crate::faults::Fault;
 pub enum Outside {
     /// The notifier of a ring, by its descriptor.
     Notifier(RawFd),
+    /// The same, each write of which is reported once (`EPOLLET`).
+    Writes(RawFd),
     /// An epoll instance, by its number.
     Instance(usize),
 }
@@ -34,12 +38,25 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes a ring's notifier unreadable.
-    pub(crate) fn drain_notifier(&mut self, id: RingId) {
-        self.pass();
+    /// Has a ring's notifier written from now on, until the ring is entered.
+    pub(crate) fn arm_notifier(&mut self, id: RingId, trigger: Trigger) {
+        // Something may come before it is asked for, and between that and the read.
+        self.interrupt(id);
         let ring = self.ring(id);
-        ring.signalled = false;
-        let Some(notifier) = ring.notifier else { return };
+        (ring.muted, ring.reported) = (false, false);
+        self.pass();
+        if trigger == Trigger::Level
+            && let Some(notifier) = self.ring(id).notifier
+        {
+            self.forget_writes(notifier);
+        }
+    }
+
+    /// A notifier was read, or what was written to it was reported to who is told of each write.
+    fn forget_writes(&mut self, notifier: ObjectId) {
+        if let Some(ring) = self.ring_of(notifier) {
+            self.ring(ring).signalled = false;
+        }
         if let Kind::Counter(count) = &mut self.object(notifier).kind {
             *count = 0;
         }
@@ -54,28 +71,35 @@ impl Kernel {
     fn is_readable(&mut self, outside: Outside) -> bool {
         match outside {
             Outside::Instance(poll) => self.has_events(poll),
-            Outside::Notifier(descriptor) => {
+            Outside::Notifier(descriptor) | Outside::Writes(descriptor) => {
                 let Some(notifier) = self.table.get(descriptor) else {
                     self.fail(|| "a poller waits for a descriptor that is not open".to_owned());
                     return true;
                 };
                 let written = matches!(self.object(notifier).kind, Kind::Counter(count) if count > 0);
                 let ring = self.ring_of(notifier);
-                written || ring.is_some_and(|ring| self.ring(ring).signalled)
+                let is_readable = written || ring.is_some_and(|ring| self.ring(ring).signalled);
+                if is_readable && matches!(outside, Outside::Writes(_)) {
+                    self.forget_writes(notifier);
+                    if let Some(ring) = ring {
+                        self.ring(ring).reported = true;
+                    }
+                }
+                is_readable
             }
         }
     }
 
     /// A poller that has waited in vain must not have missed anything.
     fn check_notified(&mut self, outside: Outside) {
-        let Outside::Notifier(descriptor) = outside else {
+        let (Outside::Notifier(descriptor) | Outside::Writes(descriptor)) = outside else {
             return;
         };
         let ring = self
             .table
             .get(descriptor)
             .and_then(|notifier| self.ring_of(notifier));
-        if ring.is_some_and(|ring| self.ring(ring).has_news()) {
+        if ring.is_some_and(|ring| self.ring(ring).has_news() && !self.ring(ring).reported) {
             self.fail(|| {
                 "something has completed in the ring of a parked loop, and its poller was not told".to_owned()
             });

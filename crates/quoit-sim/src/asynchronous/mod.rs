@@ -358,7 +358,7 @@ impl AsyncWorld {
         let descriptor = self.simulation().poll_descriptor();
         let descriptor = descriptor.expect("the loop is pollable");
         let outside = match self.engine {
-            EngineKind::Uring => Outside::Notifier(descriptor),
+            EngineKind::Uring => Outside::Writes(descriptor),
             EngineKind::Epoll => Outside::Instance(descriptor as usize),
         };
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);

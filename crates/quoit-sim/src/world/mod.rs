@@ -333,10 +333,12 @@ impl<E: Engine + 'static> World<E> {
 
     /// As much of a turn's wait as can be spent in a poller outside.
     fn park(&mut self, timeout: Option<Duration>) {
-        let limit = self
-            .event_loop
-            .park()
-            .expect("the loop is pollable, and on its thread");
+        let limit = if self.plan.edges {
+            self.event_loop.park_edge_triggered()
+        } else {
+            self.event_loop.park()
+        };
+        let limit = limit.expect("the loop is pollable, and on its thread");
         let timeout = match (limit, timeout) {
             (Some(Duration::ZERO), _) => return,
             (Some(limit), Some(timeout)) => Some(limit.min(timeout)),
@@ -348,6 +350,7 @@ impl<E: Engine + 'static> World<E> {
             .expect("the loop is pollable")
             .as_raw_fd();
         let outside = match self.event_loop.engine() {
+            EngineKind::Uring if self.plan.edges => Outside::Writes(descriptor),
             EngineKind::Uring => Outside::Notifier(descriptor),
             EngineKind::Epoll => Outside::Instance(descriptor as usize),
         };

@@ -301,6 +301,15 @@ pub struct ProvidedBuffer {
 // provides it.
 unsafe impl Send for ProvidedBuffer {}
 
+/// What a poller outside reports of the descriptor that it waits on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// That it is readable, as long as it is.
+    Level,
+    /// Each write that makes or keeps it readable, once.
+    Edge,
+}
+
 /// What a poller outside waits on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PollDescriptor {
@@ -494,7 +503,7 @@ pub trait Engine {
     /// Gets ready for a wait on [`Engine::poll_descriptor`]. Returns whether all is with the kernel: nothing waits to
     /// be submitted or taken in, and whatever comes from now on makes the descriptor readable. If not, a wait of no
     /// time must come first.
-    fn park(&mut self, pool: &mut Pool) -> bool;
+    fn park(&mut self, trigger: Trigger, pool: &mut Pool) -> bool;
 
     /// Buffers that the engine holds for one datagram socket at a time, at most.
     fn datagram_buffers_at_once(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use super::{Loop, TurnError};
-use crate::engine::{Engine, PollDescriptor};
+use crate::engine::{Engine, PollDescriptor, Trigger};
 use crate::sys::SocketSys;
 use crate::thread::ThreadNumber;
 
@@ -31,8 +31,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// one.
     ///
     /// A round of a parked loop costs io_uring three system calls (the poller's wait, the turn's `io_uring_enter(2)`, and
-    /// a read of the eventfd by [`Loop::park`]) where a turn that waits itself needs one; on epoll it costs the poller's wait
-    /// and a turn that finds nothing more.
+    /// a read of the eventfd by [`Loop::park`], which [`Loop::park_edge_triggered`] spares) where a turn that waits itself
+    /// needs one. On epoll it costs the poller's wait, and a turn that finds nothing more where the last one was told of
+    /// several sockets.
     ///
     /// # Errors
     /// [`NotPollable`].
@@ -68,6 +69,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// [`TurnError::NotPollable`]; [`TurnError::WrongThread`].
     pub fn park(&mut self) -> Result<Option<Duration>, TurnError> {
+        self.park_for(Trigger::Level)
+    }
+
+    /// As [`Loop::park`], for a poller that reports each write of the descriptor and not that it is readable (`EPOLLET` in
+    /// `epoll_ctl(2)`, as mio and tokio watch): on io_uring the eventfd is then never read, which saves a system call a
+    /// round. A poller that reports a readable descriptor again and again must not be used with it: it would never sleep.
+    ///
+    /// # Errors
+    /// As [`Loop::park`].
+    pub fn park_edge_triggered(&mut self) -> Result<Option<Duration>, TurnError> {
+        self.park_for(Trigger::Edge)
+    }
+
+    fn park_for(&mut self, trigger: Trigger) -> Result<Option<Duration>, TurnError> {
         let descriptor = self.poll_descriptor.ok_or(NotPollable)?;
         match self.owner {
             None => return Ok(Some(Duration::ZERO)),
@@ -82,7 +97,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.prepare_wait();
         self.finish_draining();
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        if self.notified || !self.engine.park(&mut memory.pool) {
+        if self.notified || !self.engine.park(trigger, &mut memory.pool) {
             return Ok(Some(Duration::ZERO));
         }
         let now = self.system.now();

@@ -157,6 +157,10 @@ pub(crate) struct Ring {
     /// enter (`IORING_SETUP_DEFER_TASKRUN`) it does not tell: since Linux 6.12.115 kernels tell late, or never.
     pub(super) notifier: Option<ObjectId>,
     pub(super) signalled: bool,
+    /// Whether it is not written (`IORING_CQ_EVENTFD_DISABLED`), as the ring was entered since its owner asked for it.
+    pub(crate) muted: bool,
+    /// Whether a poller was told of a write, and its loop has not been parked again.
+    pub(super) reported: bool,
 }
 
 /// One ring of provided buffers.
@@ -306,7 +310,7 @@ impl Ring {
     }
 
     fn post(&mut self, completion: Completion) {
-        self.signalled = true;
+        self.signalled |= !self.muted;
         if self.has_room() {
             self.completions.push_back(completion);
         } else {
@@ -409,6 +413,8 @@ impl Kernel {
             refused: 0,
             notifier: None,
             signalled: false,
+            muted: false,
+            reported: false,
         }));
         self.rings.len() - 1
     }

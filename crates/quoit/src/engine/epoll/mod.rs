@@ -31,7 +31,7 @@ use self::sys::{EpollSys, ReadyEvent};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineKind, Handle, Kind, Message,
-    Operation, PollDescriptor, ProvidedBuffer, Received, SendManner, sleep_to_coalesce,
+    Operation, PollDescriptor, ProvidedBuffer, Received, SendManner, Trigger, sleep_to_coalesce,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -111,8 +111,8 @@ pub struct EpollEngine<P, K> {
     events: Box<[ReadyEvent]>,
     /// Whether the last turn left out asking the kernel.
     left_out: bool,
-    /// Whether the last turn asked the kernel, and was told nothing.
-    last_wait_was_empty: bool,
+    /// Whether the last turn asked the kernel, and was told so little that there is hardly more: nothing, or of one socket.
+    last_wait_was_small: bool,
     /// Operations that had been submitted when the kernel was asked last.
     submitted_before: u64,
     enter_sizes: EnterSizes,
@@ -140,7 +140,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             events: vec![ReadyEvent { events: 0, u64: 0 }; settings.events.max(1) as usize]
                 .into_boxed_slice(),
             left_out: false,
-            last_wait_was_empty: false,
+            last_wait_was_small: false,
             submitted_before: 0,
             enter_sizes: EnterSizes::default(),
             counters: Arc::default(),
@@ -174,7 +174,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             Err(Errno::EINTR) => 0,
             Err(error) => return Err(error),
         };
-        self.last_wait_was_empty = count == 0;
+        self.last_wait_was_small = match self.events[..count] {
+            [] => true,
+            [event] => self.events.len() > 1 && Key::from_bits(event.u64).is_edge_triggered(),
+            _ => false,
+        };
         for index in 0..count {
             self.note(self.events[index]);
         }
@@ -352,7 +356,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
     fn wait(&mut self, timeout: Option<Duration>, _pool: &mut Pool) -> Result<(), Errno> {
         let at_hand = !self.may_sleep();
         self.left_out = at_hand && !self.left_out;
-        self.last_wait_was_empty = false;
+        self.last_wait_was_small = false;
         if !self.left_out {
             self.unregister_idle_listeners();
             let timeout = if at_hand {
@@ -375,10 +379,12 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         Some(PollDescriptor::Own(self.kernel.descriptor()))
     }
 
-    /// Only once the kernel was asked and had nothing: as long as there is something each time, asking costs one call a
-    /// round, where a wait in the poller and then asking cost two.
-    fn park(&mut self, _pool: &mut Pool) -> bool {
-        self.last_wait_was_empty && self.may_sleep() && self.idle_listeners.is_empty()
+    /// Only once the kernel was asked and had next to nothing: as long as there is much each time, asking costs one call a
+    /// round, where a wait in the poller and then asking cost two. After a wait that was told of one socket, and had room to
+    /// be told of more, nothing is left in the instance: whatever comes makes it readable, also for a poller that is told
+    /// of edges.
+    fn park(&mut self, _trigger: Trigger, _pool: &mut Pool) -> bool {
+        self.last_wait_was_small && self.may_sleep() && self.idle_listeners.is_empty()
     }
 
     fn reap(&mut self, pool: &mut Pool, limit: usize, completions: &mut Completions) -> bool {

@@ -48,6 +48,11 @@ impl Key {
         self.0 & LISTENER != 0
     }
 
+    /// Whether the instance reports it once for each thing that happens. Of listeners it reports that they are readable.
+    pub(super) fn is_edge_triggered(self) -> bool {
+        self == Self::WAKE || !self.is_listener()
+    }
+
     pub(super) const fn slot(self) -> Slot {
         Slot::new((self.0 & (DATAGRAM - 1)) as u32)
     }

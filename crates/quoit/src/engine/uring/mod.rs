@@ -21,7 +21,7 @@ use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, PollDescriptor,
-    ProvidedBuffer, Received, SendManner, sleep_to_coalesce,
+    ProvidedBuffer, Received, SendManner, Trigger, sleep_to_coalesce,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -112,8 +112,6 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     watching: bool,
     owner: Option<ThreadNumber>,
     quiescing: bool,
-    /// The eventfd that the kernel writes with completions, where a poller outside may wait on it.
-    notifier: Option<RawFd>,
     overflowed: bool,
     failure: Option<Errno>,
     enter_sizes: EnterSizes,
@@ -206,7 +204,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             watching: false,
             owner: None,
             quiescing: false,
-            notifier: settings.notifier,
             overflowed: false,
             failure: None,
             enter_sizes: EnterSizes::default(),
@@ -430,6 +427,8 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         if let Some(errno) = self.failure {
             return Err(errno);
         }
+        // The loop is not parked now, whatever it enters the ring for before it is again.
+        self.sys.disarm_notifier();
         if !self.spilled.is_empty() {
             self.unspill(pool);
         }
@@ -461,20 +460,20 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
     /// registered one: a write to an eventfd from within a write to another. The kernel puts those off, and not all
     /// of them came (seen on 6.18).
     fn poll_descriptor(&self) -> Option<PollDescriptor> {
-        self.notifier.map(PollDescriptor::Notifier)
+        self.sys.notifier().map(PollDescriptor::Notifier)
     }
 
-    fn park(&mut self, pool: &mut Pool) -> bool {
+    fn park(&mut self, trigger: Trigger, pool: &mut Pool) -> bool {
         self.provide_buffers(pool);
         let at_rest = |of: &Self| of.may_sleep() && of.sys.unsubmitted() == 0 && !of.sys.has_deferred_work();
         if !at_rest(self) {
             return false;
         }
-        // Between two looks at the ring: what was signalled before the read shows in the ring after it, and what is
-        // signalled later is still to be read. An enter for what was found, which writes the notifier as well, thus
-        // needs no second one that finds nothing.
-        self.sys.drain_notifier();
-        self.counters.system_calls.add(1);
+        // Between two looks at the ring: what came before shows in the ring after it, and what comes later is told.
+        self.sys.arm_notifier(trigger);
+        self.counters
+            .system_calls
+            .add(u64::from(trigger == Trigger::Level));
         at_rest(self)
     }
 

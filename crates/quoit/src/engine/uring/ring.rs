@@ -16,7 +16,7 @@ use super::buffer_ring::{BufferRing, Reserve, removal};
 use super::mapping::Mapping;
 use super::sys::{
     CompletionEntry, ProbeSockets, ProvidedBuffer, Restrictions, RingParameters, RingProperties,
-    SubmissionEntry, Telling, UringSys,
+    SubmissionEntry, Telling, Trigger, UringSys,
 };
 use super::telling;
 use crate::errno::Errno;
@@ -82,6 +82,8 @@ impl SubmissionQueue {
 struct CompletionQueue {
     head: NonNull<AtomicU32>,
     tail: NonNull<AtomicU32>,
+    /// Of this side, for the kernel.
+    flags: NonNull<AtomicU32>,
     entries: NonNull<CompletionEntry>,
     mask: u32,
     /// The head; only this side changes it.
@@ -93,6 +95,13 @@ impl CompletionQueue {
     fn is_empty(&self) -> bool {
         // SAFETY: the ring's mapping outlives its queues. Acquire: entries before the tail are visible.
         unsafe { self.tail.as_ref() }.load(Ordering::Acquire) == self.taken
+    }
+
+    /// Tells the kernel `IORING_CQ_*`.
+    #[inline]
+    fn set_flags(&mut self, flags: u32) {
+        // SAFETY: the ring's mapping outlives its queues.
+        unsafe { self.flags.as_ref() }.store(flags, Ordering::Relaxed);
     }
 
     /// How many entries name a buffer.
@@ -149,6 +158,8 @@ pub struct Ring {
     enters: u64,
     /// The eventfd that the kernel writes with completions, if somebody asked for it.
     notifier: Option<RawFd>,
+    /// Whether it does.
+    notifies: bool,
     descriptor: OwnedFd,
     /// The queues' memory, which the pointers above point into.
     _queues: Mapping,
@@ -283,6 +294,7 @@ impl UringSys for Ring {
             completion: CompletionQueue {
                 head: queues.pointer(returned.cq_off.head, 1),
                 tail: queues.pointer(returned.cq_off.tail, 1),
+                flags: queues.pointer(returned.cq_off.flags, 1),
                 entries: queues.pointer(returned.cq_off.cqes, returned.cq_entries as usize),
                 mask: returned.cq_entries - 1,
                 taken: 0,
@@ -295,6 +307,7 @@ impl UringSys for Ring {
             timer_slack_ns: 0,
             enters: 0,
             notifier: None,
+            notifies: false,
             descriptor,
             _queues: queues,
             _entries: entries,
@@ -367,11 +380,30 @@ impl UringSys for Ring {
         let operation = abi::io_uring_register_op::IORING_REGISTER_EVENTFD;
         self.register(operation, &raw mut argument, 1)?;
         self.notifier = Some(eventfd);
+        self.notifies = true;
         Ok(())
     }
 
-    fn drain_notifier(&mut self) {
-        if let Some(notifier) = self.notifier {
+    fn notifier(&self) -> Option<RawFd> {
+        self.notifier
+    }
+
+    #[inline]
+    fn disarm_notifier(&mut self) {
+        if std::mem::take(&mut self.notifies) {
+            self.completion.set_flags(abi::IORING_CQ_EVENTFD_DISABLED);
+        }
+    }
+
+    fn arm_notifier(&mut self, trigger: Trigger) {
+        let Some(notifier) = self.notifier else { return };
+        if !std::mem::replace(&mut self.notifies, true) {
+            self.completion.set_flags(0);
+        }
+        // The kernel moves the tail, has a full barrier (`io_cqring_wake`), and then looks whether it shall write. The fence
+        // keeps the caller's look at the tail behind the store above: without it both could miss each other.
+        fence(Ordering::SeqCst);
+        if trigger == Trigger::Level {
             let mut count = [0u8; 8];
             // SAFETY: room for the counter's eight bytes. With none to read the call fails, which is as good.
             let _ = unsafe { libc::read(notifier, count.as_mut_ptr().cast(), count.len()) };

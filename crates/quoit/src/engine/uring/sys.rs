@@ -10,7 +10,7 @@ use linux_raw_sys::io_uring::{io_uring_cqe, io_uring_sqe};
 
 pub use super::restrictions::Restrictions;
 pub use super::setup::Telling;
-pub use crate::engine::ProvidedBuffer;
+pub use crate::engine::{ProvidedBuffer, Trigger};
 use crate::errno::Errno;
 use crate::features::FeatureSet;
 
@@ -98,16 +98,23 @@ pub trait UringSys: Sized {
     /// Those of `IORING_REGISTER_RING_FDS`.
     fn register_ring_descriptor(&mut self) -> Result<(), Errno>;
 
-    /// Has the kernel write an eventfd whenever a completion has come (`IORING_REGISTER_EVENTFD`); it must stay open as
-    /// long as the ring. To be called before anything is submitted: until Linux 5.18 the call waits until no request
+    /// Has the kernel write an eventfd whenever a completion has come (`IORING_REGISTER_EVENTFD`), as long as that is not
+    /// [put off](Self::disarm_notifier); it must stay open as long as the ring. To be called before anything is submitted: until Linux 5.18 the call waits until no request
     /// is in flight. A ring's own descriptor does not tell a poller of deferred work.
     ///
     /// # Errors
     /// Those of `IORING_REGISTER_EVENTFD`: `EEXIST` from another thread than the owner.
     fn notify(&mut self, eventfd: RawFd) -> Result<(), Errno>;
 
-    /// Makes the eventfd unreadable until the next write to it. Does nothing without one.
-    fn drain_notifier(&mut self);
+    /// That eventfd.
+    fn notifier(&self) -> Option<RawFd>;
+
+    /// Has the eventfd not written until [`Self::arm_notifier`]: while the ring's owner runs, it looks by itself.
+    fn disarm_notifier(&mut self);
+
+    /// Has the eventfd written with each completion from now on. A completion before this call may not have been told; look for
+    /// one behind it. For a poller that is told of levels the eventfd is made unreadable as well. Does nothing without one.
+    fn arm_notifier(&mut self, trigger: Trigger);
 
     /// Tries whether a ring with `features` tells at once of what another thread does: a few rounds on a ring of its
     /// own. A process that may start no thread is not tried.

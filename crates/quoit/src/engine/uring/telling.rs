@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::entry;
 use super::setup::{Telling, setup_flags};
-use super::sys::{RingParameters, UringSys};
+use super::sys::{RingParameters, Trigger, UringSys};
 use super::user_data::UserData;
 use crate::errno::Errno;
 use crate::features::FeatureSet;
@@ -127,6 +127,7 @@ fn completions<S: UringSys>(ring: &mut S, eventfd: RawFd) -> Result<Duration, Er
         while goes_on(rounds, quickest) {
             let round = rounds;
             rounds += 1;
+            ring.disarm_notifier();
             arm(
                 ring,
                 if round % 2 == 0 {
@@ -136,7 +137,7 @@ fn completions<S: UringSys>(ring: &mut S, eventfd: RawFd) -> Result<Duration, Er
                 },
             )?;
             run_deferred_work(ring)?;
-            ring.drain_notifier();
+            ring.arm_notifier(Trigger::Level);
             if begin.send(round).is_err() {
                 break;
             }

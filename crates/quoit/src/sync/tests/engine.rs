@@ -8,7 +8,9 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 
 use crate::counters::LiveCounters;
-use crate::engine::{Completion, Completions, Engine, EngineKind, Kind, Operation, PollDescriptor, Received};
+use crate::engine::{
+    Completion, Completions, Engine, EngineKind, Kind, Operation, PollDescriptor, Received, Trigger,
+};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::{Pool, PoolSlot};
@@ -120,7 +122,7 @@ impl Engine for Scripted {
         Some(PollDescriptor::Notifier(self.notifier))
     }
 
-    fn park(&mut self, _pool: &mut Pool) -> bool {
+    fn park(&mut self, _trigger: Trigger, _pool: &mut Pool) -> bool {
         self.completions.is_empty()
     }
 

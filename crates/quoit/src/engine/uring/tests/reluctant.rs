@@ -54,8 +54,16 @@ impl UringSys for Reluctant {
         telling::notify(&mut self.ring, eventfd)
     }
 
-    fn drain_notifier(&mut self) {
-        self.ring.drain_notifier();
+    fn notifier(&self) -> Option<RawFd> {
+        self.ring.notifier()
+    }
+
+    fn disarm_notifier(&mut self) {
+        self.ring.disarm_notifier();
+    }
+
+    fn arm_notifier(&mut self, trigger: Trigger) {
+        self.ring.arm_notifier(trigger);
     }
 
     fn try_telling(features: FeatureSet, telling: Telling) -> Result<(), Errno> {
