@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use quoit::Missing;
 use quoit::{
-    Address, Config, DatagramOptions, EngineKind, Event, Events, Feature, Lease, Loop, LoopIndex, Token,
-    TurnError,
+    Address, Config, DatagramOptions, EngineKind, Errno, Event, Events, Feature, Lease, Loop, LoopIndex,
+    Token, TurnError,
 };
 use support::{config, engines, guard, listening};
 
@@ -88,8 +88,14 @@ impl Poller {
             assert_eq!(added, 0);
         }
         let limit = limit.map_or(-1, |limit| limit.as_millis() as i32 + 1);
-        // SAFETY: room for one event.
-        unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut event, 1, limit) == 1 }
+        loop {
+            // SAFETY: room for one event.
+            match unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut event, 1, limit) } {
+                // The kernel interrupts the wait to run the ring's work, as it does for a signal.
+                -1 => assert_eq!(Errno::last(), Errno::EINTR),
+                told => return told == 1,
+            }
+        }
     }
 
     fn try_park(&self, event_loop: &mut Loop) -> Option<Duration> {
