@@ -129,21 +129,31 @@ fn prepare_zig(target: Target) -> Result<(), String> {
         return Ok(());
     }
     place::write(&source, "int main(void) { return 0; }\n")?;
-    let name = target.zig().replace("-unknown", "");
     let link = |kind: &str, to: &Path| {
-        let mut zig = Command::new("cargo-zigbuild");
-        zig.current_dir("/")
-            .env("ZIG_GLOBAL_CACHE_DIR", ZIG_CACHE)
-            .args(["zig", "cc", "--", "-g", "-fno-sanitize=all", "-target", &name])
-            .args([kind, "-lunwind", "-o"])
-            .arg(to)
-            .arg(&source);
+        let mut zig = zig_cc(target);
+        zig.args([kind, "-lunwind", "-o"]).arg(to).arg(&source);
         tools::quiet_output(&mut zig).map(drop)
     };
     if target.libc == Libc::Musl {
         link("-static", &folder.join(target.triple))?;
     }
     link("-shared", &library)
+}
+
+/// zig's C compiler and linker for a target, at work outside of the checkout.
+pub(crate) fn zig_cc(target: Target) -> Command {
+    let name = target.zig().replace("-unknown", "");
+    let mut zig = Command::new("cargo-zigbuild");
+    zig.current_dir("/").env("ZIG_GLOBAL_CACHE_DIR", ZIG_CACHE).args([
+        "zig",
+        "cc",
+        "--",
+        "-g",
+        "-fno-sanitize=all",
+        "-target",
+        &name,
+    ]);
+    zig
 }
 
 /// No file may tell where it was built, and a build elsewhere has to give the same bytes.

@@ -14,7 +14,7 @@ pub(crate) struct Elf {
     pub(crate) needed: Vec<String>,
     /// The name that programs ask for.
     pub(crate) soname: Option<String>,
-    /// What it shows to the linker.
+    /// What it shows to the linker, with `@` and its version if it has one.
     pub(crate) exported: BTreeSet<String>,
     /// The highest version of glibc's symbols among those that it needs.
     pub(crate) glibc: Option<(u32, u32)>,
@@ -49,10 +49,16 @@ fn read(bytes: &[u8]) -> object::Result<Elf> {
         }
     }
     let symbols = sections.symbols(endian, bytes, object::elf::SHT_DYNSYM)?;
+    let versions = sections.versions(endian, bytes)?;
     let mut exported = BTreeSet::new();
-    for symbol in symbols.iter() {
+    for (index, symbol) in symbols.enumerate() {
         if !symbol.is_undefined(endian) && symbol.st_bind() != object::elf::STB_LOCAL {
-            let name = text(symbol.name(endian, symbols.strings())?);
+            let mut name = text(symbol.name(endian, symbols.strings())?);
+            if let Some(versions) = &versions
+                && let Some(version) = versions.version(versions.version_index(endian, index).into())?
+            {
+                name = format!("{name}@{}", text(version.name()));
+            }
             if !name.is_empty() {
                 exported.insert(name);
             }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::compile::Built;
+use crate::link;
 use crate::place::{self, Place};
 use crate::target::Target;
 use crate::tools;
@@ -40,11 +41,7 @@ impl Library {
     /// Takes the debugging information out of what was built, and reads what goes with it.
     pub(crate) fn make(place: &Place, built: &Built) -> Result<Self, String> {
         let work = place.work().join("split").join(built.target.triple);
-        let (shared, debug) = split(
-            &built.folder.join("libquoit_capi.so"),
-            &work,
-            &shared_name(&place.version),
-        )?;
+        let (shared, debug) = split(&link::shared(place, built)?, &work, &shared_name(&place.version))?;
         let archive = work.join("libquoit.a");
         // Bitcode is for the compiler's own link-time optimisation, which is over.
         tools::output(

@@ -8,6 +8,7 @@
 //! | `compile` | the library and the program for each target, by cargo-zigbuild |
 //! | `elf` | what a library shows, and what it asks of the system |
 //! | `tree` | files of a package, in memory: the same files are the same bytes |
+//! | `link` | the shared library with the versions of its functions |
 //! | `library`, `program` | what a package of each holds |
 //! | `manual` | pages and completions from the program's arguments |
 //! | `archive`, `deb`, `rpm`, `image`, `crates` | the formats |
@@ -33,6 +34,7 @@ mod elf;
 mod image;
 mod jni;
 mod library;
+mod link;
 mod manual;
 mod others;
 mod papers;
