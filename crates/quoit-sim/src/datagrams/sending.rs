@@ -187,8 +187,8 @@ impl Sending {
 mod tests {
     use super::*;
 
-    /// A send of `length` bytes in steps of 174 and one of a single datagram of 174, whose streams are 11 steps of the pattern
-    /// apart.
+    /// A send of datagrams of 174 bytes, and one of a single such datagram, whose stream begins in the pattern where the 12th
+    /// of the other does.
     fn sends(content: impl Fn(u64, usize, Option<u16>) -> Content) -> [Sending; 2] {
         [(185, 7222, Some(174)), (100_086, 174, None)].map(|(stream, length, step)| {
             let content = content(stream, length, step);
