@@ -11,6 +11,9 @@ use quoit_sim_kernel::pattern;
 
 /// From this length on no two payloads look the same.
 const DISTINCT: usize = 8;
+/// Of the number that a datagram begins with, those that say which it is of its send: enough for the longest one, in
+/// datagrams of [`DISTINCT`] bytes.
+const INDEX_BITS: u32 = (pattern::LONGEST / DISTINCT).ilog2();
 
 /// One send that was taken.
 #[derive(Debug)]
@@ -53,6 +56,22 @@ impl Content {
             Self::Pattern(stream, length) => pattern::bytes(*stream, 0, *length),
             Self::Bytes(bytes) => bytes,
         }
+    }
+
+    /// So many bytes of a stream of the pattern, from its start, but that each datagram which can be told from others begins
+    /// with a number that no other of any stream has.
+    ///
+    /// The pattern is short: a piece of one stream may look like a piece of another. What leaves would then be taken for a part
+    /// of a send that has failed and never leaves.
+    pub(crate) fn numbered(stream: u64, length: usize, step: Option<u16>) -> Bytes {
+        let mut bytes = pattern::bytes(stream, 0, length).to_vec();
+        let size = step.map_or(length, usize::from).max(1);
+        for (index, datagram) in (0..1_u64 << INDEX_BITS).zip(bytes.chunks_mut(size)) {
+            if let Some(start) = datagram.first_chunk_mut::<DISTINCT>() {
+                *start = (stream << INDEX_BITS | index).to_be_bytes();
+            }
+        }
+        bytes.into()
     }
 }
 
@@ -161,5 +180,49 @@ impl Sending {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A send of datagrams of 174 bytes, and one of a single such datagram, whose stream begins in the pattern where the 12th
+    /// of the other does.
+    fn sends(content: impl Fn(u64, usize, Option<u16>) -> Content) -> [Sending; 2] {
+        [(185, 7222, Some(174)), (100_086, 174, None)].map(|(stream, length, step)| {
+            let content = content(stream, length, step);
+            Sending::new(Address::UnixUnnamed, content, step, Token::NONE)
+        })
+    }
+
+    #[test]
+    fn datagrams_with_numbers_are_alike_in_nothing() {
+        let [one, other] = sends(|stream, length, _| Content::Pattern(stream, length));
+        assert!(one.is_twin_of(&other), "the pattern repeats itself elsewhere");
+        let [one, other] =
+            sends(|stream, length, step| Content::Bytes(Content::numbered(stream, length, step)));
+        assert!(!one.is_twin_of(&other) && !other.is_twin_of(&one));
+    }
+
+    #[test]
+    fn each_datagram_has_a_number_of_its_own() {
+        let longest = DISTINCT * (1 << INDEX_BITS);
+        assert_eq!(longest, pattern::LONGEST);
+        let mut all = std::collections::HashSet::new();
+        for stream in 1..4 {
+            let bytes = Content::numbered(stream, longest, Some(DISTINCT as u16));
+            all.extend(bytes.chunks(DISTINCT).map(<[u8]>::to_vec));
+        }
+        assert_eq!(all.len(), 3 << INDEX_BITS);
+    }
+
+    #[test]
+    fn what_is_too_short_for_a_number_has_none() {
+        let bytes = Content::numbered(3, 25, Some(9));
+        assert_eq!(bytes[18..], pattern::bytes(3, 18, 7)[..]);
+        assert_eq!(bytes[8..9], pattern::bytes(3, 8, 1)[..]);
+        assert_eq!(Content::numbered(3, 20, Some(7)), pattern::bytes(3, 0, 20));
+        assert!(Content::numbered(3, 0, None).is_empty());
     }
 }

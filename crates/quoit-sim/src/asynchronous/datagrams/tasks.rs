@@ -225,11 +225,12 @@ impl User {
         let (awaited, shared) = (self.awaited(true), Rc::clone(&self.shared));
         let socket = Rc::clone(&self.socket);
         let length = (self.random.magnitude(longest + 1) as usize - 1).min(pattern::LONGEST);
-        let bytes = pattern::bytes(stream, 0, length);
+        let content = Content::numbered(stream, length, None);
+        let bytes = &content[..];
         let peer = socket.peer_addr().ok();
         let to = *self.random.choose(targets);
         let sending =
-            |to: SocketAddr| Sending::new(to.into(), Content::Pattern(stream, length), None, Token::NONE);
+            |to: SocketAddr| Sending::new(to.into(), Content::Bytes(content.clone()), None, Token::NONE);
         let (sent, sending) = match self.random.below(8) {
             0 => (Some(socket.try_send_to(bytes, to)), sending(to)),
             1 | 2 => return self.send_lent(to, stream, longest, patience).await,
@@ -273,12 +274,13 @@ impl User {
         let most = step.map_or(pattern::LONGEST, |step| usize::from(step) * MOST_DATAGRAMS);
         let length = (self.random.magnitude(longest + 1) as usize - 1).min(most);
         let free = Arc::new(AtomicBool::new(false));
-        let memory = Memory::new(pattern::bytes(stream, 0, length), Arc::clone(&free));
+        let bytes = Content::numbered(stream, length, step);
+        let memory = Memory::new(&bytes, Arc::clone(&free));
         let datagram = DatagramSend {
             segment_size: step,
             ..DatagramSend::new(to.into(), Payload::Bytes(Bytes::from_owner(memory)))
         };
-        let mut sending = Sending::new(to.into(), Content::Pattern(stream, length), step, Token::NONE);
+        let mut sending = Sending::new(to.into(), Content::Bytes(bytes), step, Token::NONE);
         sending.free = Some(free);
         let sent = if self.random.chance(300) {
             Some(self.socket.try_send_datagram(datagram))
