@@ -227,7 +227,12 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         }
     });
     let code = match signals::wait_for_end(runtime, signals, drain, stopping) {
-        Ending::Drained => ExitCode::SUCCESS,
+        Ending::Drained => {
+            if let Some(metrics) = metrics {
+                metrics::end(metrics);
+            }
+            ExitCode::SUCCESS
+        }
         Ending::Forced => {
             say("quoit serve: a second signal ended draining early");
             ExitCode::FAILURE
@@ -235,7 +240,6 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         Ending::Failed(error) => return Err(error.to_string()),
         Ending::Panicked => return Err("a loop panicked: this is a fault of the program".to_owned()),
     };
-    drop(metrics);
     if let Some(giver) = giver {
         giver.ends();
     }

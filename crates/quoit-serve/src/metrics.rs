@@ -319,6 +319,13 @@ pub(super) const CONNECTIONS: u32 = 32;
 /// How long one of them may take to ask, or to take what it is answered: a probe does that at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Ends that loop, once it has answered who has connected to it already.
+pub(super) fn end(runtime: Runtime) {
+    runtime.drainer().drain(PATIENCE);
+    // What has failed serves nobody any more, and everything else has ended well.
+    let _ = runtime.join();
+}
+
 /// How they are listened for.
 pub(super) fn options() -> ListenerOptions {
     ListenerOptions {

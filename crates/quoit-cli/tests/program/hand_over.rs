@@ -15,7 +15,9 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Client, PATIENCE, Server, connect_unix, engines, error_line, quoit, run, signal};
+use crate::support::{
+    Client, PATIENCE, Server, connect, connect_unix, engines, error_line, quoit, run, signal,
+};
 
 /// A folder with the path of a hand-over.
 struct Place {
@@ -75,13 +77,17 @@ fn is_told(client: &mut Client<TcpStream>) {
 #[track_caller]
 fn is_served(address: &str) {
     let begin = Instant::now();
-    while Client::new(crate::support::connect(address))
-        .get("/healthz")
-        .status
-        != 200
-    {
+    while Client::new(connect(address)).get("/healthz").status != 200 {
         assert!(begin.elapsed() < PATIENCE, "nobody serves");
     }
+}
+
+/// Threads of a process that run loops; none if it has ended.
+fn loops_of(process: u32) -> usize {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+    let names = threads.into_iter().flatten().flatten().map(name);
+    names.filter(|name| name.starts_with("quoit-loop-")).count()
 }
 
 /// Each engine as the predecessor of each other, as a socket that both have is one.
@@ -168,9 +174,9 @@ fn two_processes_drain_while_a_third_serves() {
         assert_eq!(of_first.get("/plaintext").status, 200);
         let mut second = serve();
         is_told(&mut of_first);
-        let mut late = Client::new(crate::support::connect(&address));
+        let mut late = Client::new(connect(&address));
         late.send("GET /healthz HTTP/1.1\r\nHost: x\r\n");
-        let mut of_second = Client::new(crate::support::connect(&address));
+        let mut of_second = Client::new(connect(&address));
         assert_eq!(of_second.get("/plaintext").status, 200);
         let third = serve();
         is_told(&mut of_second);
@@ -389,6 +395,28 @@ fn the_socket_of_the_metrics_is_handed_over_too() {
     let new = place.serve(&format!("http --listen {} --metrics {metrics}", old.address()));
     assert_eq!(new.message("metrics on "), metrics);
     is_served(&metrics);
+}
+
+/// Who has connected to the old process's metrics is answered, although nothing else keeps that process.
+#[test]
+fn who_asks_for_metrics_is_answered_by_who_goes() {
+    let place = Place::new();
+    let old = place.serve("http --listen 127.0.0.1:0 --metrics 127.0.0.1:0");
+    let metrics = old.message("metrics on ");
+    let mut asking = Client::new(connect(&metrics));
+    asking.send("GET /metrics HTTP/1.1\r\n");
+    let new = place.serve(&format!("http --listen {} --metrics {metrics}", old.address()));
+    // The metrics' loop alone is left.
+    let begin = Instant::now();
+    while loops_of(old.id()) > 1 {
+        assert!(begin.elapsed() < PATIENCE, "it does not drain");
+    }
+    // A process that did not wait for it would be gone by the end of these.
+    for _ in 0..100 {
+        is_served(new.address());
+    }
+    asking.send("Host: x\r\n\r\n");
+    assert_eq!(asking.response().status, 200);
 }
 
 #[test]

@@ -212,6 +212,7 @@ impl Shared {
             say(format_args!("quoit serve: process {process} has taken over"));
             taken();
         }
+        self.claim.leave();
         let _ = wire::send(stream, wire::DRAINING, &[]);
     }
 

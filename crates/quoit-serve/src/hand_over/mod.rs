@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The Unix socket where successors connect.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ struct Claim {
     own: PathBuf,
     path: PathBuf,
     identity: (u64, u64),
+    /// The path is a successor's, which may put its own there at any moment.
+    is_left: Mutex<bool>,
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
@@ -49,6 +52,7 @@ impl Claim {
             listener,
             own,
             path,
+            is_left: Mutex::new(false),
         };
         // Whoever connects before that is asked for its user all the same.
         fs::set_permissions(&claim.own, fs::Permissions::from_mode(0o600))?;
@@ -60,9 +64,18 @@ impl Claim {
         fs::rename(&self.own, &self.path)
     }
 
-    /// Removes the file, unless a successor has put its own there.
+    /// Leaves the path to a successor, which is told so after this: to look whose file is there and to remove it are two
+    /// steps, and the successor's might come between them.
+    fn leave(&self) {
+        *self.is_left.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Removes the file, unless the path is left to a successor. What a successor leaves there that comes to nothing is found
+    /// stale.
     fn remove(&self) {
-        for path in [&self.own, &self.path] {
+        let is_left = self.is_left.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = (!*is_left).then_some(&self.path);
+        for path in [Some(&self.own), path].into_iter().flatten() {
             if identity(path).is_ok_and(|found| found == self.identity) {
                 // One that stays is found stale.
                 let _ = fs::remove_file(path);
@@ -74,5 +87,44 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.remove();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_left_to_a_successor_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hand-over");
+        let old = Claim::new(&path).unwrap();
+        old.place().unwrap();
+        old.leave();
+        old.remove();
+        assert_eq!(identity(&path).unwrap(), old.identity);
+        drop(old);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn who_has_no_successor_removes_its_own_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hand-over");
+        let old = Claim::new(&path).unwrap();
+        old.place().unwrap();
+        let other = Claim {
+            own: folder.path().join("other"),
+            listener: UnixListener::bind(folder.path().join("other")).unwrap(),
+            identity: identity(&folder.path().join("other")).unwrap(),
+            path: path.clone(),
+            is_left: Mutex::new(false),
+        };
+        other.place().unwrap();
+        old.remove();
+        assert_eq!(identity(&path).unwrap(), other.identity);
+        other.remove();
+        assert!(!path.exists());
     }
 }
