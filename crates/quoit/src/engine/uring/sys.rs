@@ -98,9 +98,10 @@ pub trait UringSys: Sized {
     /// Those of `IORING_REGISTER_RING_FDS`.
     fn register_ring_descriptor(&mut self) -> Result<(), Errno>;
 
-    /// Has the kernel write an eventfd whenever a completion has come (`IORING_REGISTER_EVENTFD`), as long as that is not
-    /// [put off](Self::disarm_notifier); it must stay open as long as the ring. To be called before anything is submitted: until Linux 5.18 the call waits until no request
-    /// is in flight. A ring's own descriptor does not tell a poller of deferred work.
+    /// Has the kernel write an eventfd whenever a completion has come (`IORING_REGISTER_EVENTFD`), unless that is
+    /// [stopped](Self::disarm_notifier); it must stay open as long as the ring. To be called before anything is
+    /// submitted: until Linux 5.18 the call waits until no request is in flight. A ring's own descriptor does not tell
+    /// a poller of deferred work.
     ///
     /// # Errors
     /// Those of `IORING_REGISTER_EVENTFD`: `EEXIST` from another thread than the owner.
