@@ -22,6 +22,10 @@ pub(crate) struct Inbox {
     woken: AtomicBool,
     closed: AtomicBool,
     connections: AtomicU32,
+    /// Loops that are about to hand a connection over to this one.
+    handing_over: AtomicU32,
+    /// The loop drains, and is handed no connection any more: it may end as soon as its own have.
+    drains: AtomicBool,
     /// The engine's and the loop's, from when the loop was made.
     counters: OnceLock<Arc<LiveCounters>>,
 }
@@ -36,6 +40,8 @@ impl Inbox {
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             connections: AtomicU32::new(0),
+            handing_over: AtomicU32::new(0),
+            drains: AtomicBool::new(false),
             counters: OnceLock::new(),
         })
     }
@@ -108,6 +114,17 @@ impl Inbox {
 
     pub(crate) fn set_connections(&self, count: u32) {
         self.connections.store(count, Ordering::Relaxed);
+    }
+
+    /// The loop begins to drain: from now on it is handed no connection, but for those of [`Self::may_be_handed_more`].
+    pub(crate) fn begin_to_drain(&self) {
+        self.drains.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a connection is on its way from another loop, or may be: to be asked when the loop drains, until it says no.
+    /// Whoever hands one over says so, and only then looks whether this loop drains; so one of the two sees the other.
+    pub(crate) fn may_be_handed_more(&self) -> bool {
+        self.handing_over.load(Ordering::SeqCst) > 0 || !self.is_empty()
     }
 
     /// Lets other threads read these.
@@ -276,9 +293,18 @@ impl Remote {
         self.inbox.counters()
     }
 
-    /// Counts a connection that was handed over before the loop does, so that a burst of them is spread.
-    pub(crate) fn expect_connection(&self) {
-        self.inbox.connections.fetch_add(1, Ordering::Relaxed);
+    /// Posts a command that hands a connection over; refused as well by a loop that drains, which may end before it looks.
+    pub(crate) fn hand_over(&self, command: Command<'static>) -> Result<(), PostError> {
+        self.inbox.handing_over.fetch_add(1, Ordering::SeqCst);
+        let result = if self.inbox.drains.load(Ordering::SeqCst) {
+            Err(PostError::Closed(command))
+        } else {
+            // Before the loop does, so that a burst of them is spread.
+            self.inbox.connections.fetch_add(1, Ordering::Relaxed);
+            self.post(command)
+        };
+        self.inbox.handing_over.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 
     /// Connections of the loop, a moment ago: for spreading new ones.

@@ -429,13 +429,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let _ = self.attach(descriptor, &options, Token::NONE);
             return;
         };
-        least.expect_connection();
         let command = Command::Attach {
             descriptor,
             options,
             token: Token::NONE,
         };
-        if let Err(PostError::Full(command) | PostError::Closed(command)) = least.post(command) {
+        if let Err(PostError::Full(command) | PostError::Closed(command)) = least.hand_over(command) {
             self.execute(command);
         }
     }

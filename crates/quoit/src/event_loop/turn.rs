@@ -313,6 +313,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Draining::Overdue | Draining::Done => return,
         }
         self.set_drain_limit(end);
+        self.memory().remote.begin_to_drain();
         let listeners: Vec<_> = self
             .listeners
             .slots()
@@ -348,6 +349,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if left == 0 && self.surplus_accepted.is_empty() {
             if self.events.iter().any(|event| matches!(event, Event::Draining)) {
                 // The handler gets what came before it is told.
+                self.notified = true;
+                return;
+            }
+            if self.draining != Draining::Overdue && self.memory().remote.may_be_handed_more() {
+                // It is here by the next turn.
                 self.notified = true;
                 return;
             }

@@ -18,7 +18,7 @@ use crate::sockets::{Client, PATIENCE, pattern};
 macro_rules! spreading {
     ($level:ident) => {
         tests! { $level, spreading: handed_over shared a_port_for_each the_runtime_drains
-        what_is_queued_at_a_drain_goes_where_there_is_room }
+        what_is_queued_at_a_drain_goes_where_there_is_room a_loop_that_drains_is_handed_nothing }
     };
 }
 
@@ -130,6 +130,40 @@ pub(crate) fn the_runtime_drains(level: &Level) {
     drop(runtime);
     client.expect_reset();
     assert_eq!(counts.closed.load(Ordering::SeqCst), 1);
+}
+
+/// A loop that drains may end at any moment, and what it was handed would be reset.
+pub(crate) fn a_loop_that_drains_is_handed_nothing(level: &Level) {
+    let indices = [0, 1].map(|index| LoopIndex::new(index).unwrap());
+    let [mut accepting, mut draining] = indices.map(|index| Loop::new(index, level.config()).unwrap());
+    let mut events = Events::with_capacity(64);
+    let options = ListenerOptions {
+        // The one that drains has fewer connections for all of the test.
+        accept: Accept::Spread([draining.remote(), accepting.remote()].into()),
+        ..ListenerOptions::default()
+    };
+    let listener = accepting.listen(&loopback(), &options).unwrap();
+    let address = accepting.listener_address(listener).unwrap();
+    draining.drain(PATIENCE);
+    while !events.drain().any(|event| matches!(event, Event::Drained)) {
+        draining.turn([], &mut events, Some(PATIENCE)).unwrap();
+    }
+    let mut clients: Vec<_> = (0..3).map(|_| Client::connect(&address)).collect();
+    let mut accepted = 0;
+    while accepted < clients.len() {
+        accepting.turn([], &mut events, Some(PATIENCE)).unwrap();
+        for event in events.drain() {
+            if let Event::Accepted { connection, .. } = event {
+                accepting.send(connection, b"hello", Token::NONE).unwrap();
+                accepted += 1;
+            }
+        }
+    }
+    drop(draining);
+    accepting.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+    for client in &mut clients {
+        assert_eq!(client.receive(5), b"hello");
+    }
 }
 
 /// The loop that accepts is full when it stops, and another is not.
