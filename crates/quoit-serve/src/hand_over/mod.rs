@@ -95,12 +95,18 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
+    /// A process that has its path, and the folder that both are in.
+    fn placed() -> (tempfile::TempDir, Claim) {
+        let folder = tempfile::tempdir().unwrap();
+        let claim = Claim::new(&folder.path().join("hand-over")).unwrap();
+        claim.place().unwrap();
+        (folder, claim)
+    }
+
     #[test]
     fn a_path_that_is_left_to_a_successor_is_not_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hand-over");
-        let old = Claim::new(&path).unwrap();
-        old.place().unwrap();
+        let (_folder, old) = placed();
+        let path = old.path.clone();
         old.leave();
         old.remove();
         assert_eq!(identity(&path).unwrap(), old.identity);
@@ -110,14 +116,13 @@ mod tests {
 
     #[test]
     fn who_has_no_successor_removes_its_own_file_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hand-over");
-        let old = Claim::new(&path).unwrap();
-        old.place().unwrap();
+        let (folder, old) = placed();
+        let (path, own) = (old.path.clone(), folder.path().join("other"));
+        // Not by `new`, which names it after the process.
         let other = Claim {
-            own: folder.path().join("other"),
-            listener: UnixListener::bind(folder.path().join("other")).unwrap(),
-            identity: identity(&folder.path().join("other")).unwrap(),
+            listener: UnixListener::bind(&own).unwrap(),
+            identity: identity(&own).unwrap(),
+            own,
             path: path.clone(),
             is_left: Mutex::new(false),
         };

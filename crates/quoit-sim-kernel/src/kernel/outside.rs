@@ -38,7 +38,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Has a ring's notifier written from now on, until the ring is entered.
+    /// Has a ring's notifier written from now on, until its owner mutes it.
     pub(crate) fn arm_notifier(&mut self, id: RingId, trigger: Trigger) {
         // Something may come before it is asked for, and between that and the read.
         self.interrupt(id);

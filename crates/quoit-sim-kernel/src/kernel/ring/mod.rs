@@ -157,7 +157,7 @@ pub(crate) struct Ring {
     /// enter (`IORING_SETUP_DEFER_TASKRUN`) it does not tell: since Linux 6.12.115 kernels tell late, or never.
     pub(super) notifier: Option<ObjectId>,
     pub(super) signalled: bool,
-    /// Whether it is not written (`IORING_CQ_EVENTFD_DISABLED`), as the ring was entered since its owner asked for it.
+    /// Whether it is not written (`IORING_CQ_EVENTFD_DISABLED`), as the ring's owner runs and looks by itself.
     pub(crate) muted: bool,
     /// Whether a poller was told of a write, and its loop has not been parked again.
     pub(super) reported: bool,
