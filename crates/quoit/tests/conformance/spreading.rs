@@ -150,7 +150,13 @@ pub(crate) fn a_loop_that_drains_is_handed_nothing(level: &Level) {
     }
     let mut clients: Vec<_> = (0..3).map(|_| Client::connect(&address)).collect();
     let mut accepted = 0;
+    let begin = Instant::now();
     while accepted < clients.len() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{accepted} of {} are accepted",
+            clients.len()
+        );
         accepting.turn([], &mut events, Some(PATIENCE)).unwrap();
         for event in events.drain() {
             if let Event::Accepted { connection, .. } = event {
