@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(super) struct LoopThread(OnceLock<String>);
 
 /// What a thread has had of the processors since it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ThreadTimes {
     /// On a processor.
     pub(super) running: Duration,
@@ -26,10 +26,19 @@ impl LoopThread {
         }
     }
 
-    /// None if the thread has ended, or the kernel does not say.
+    /// None if the thread has ended, or the kernel does not say. A thread that has not begun has had nothing: a
+    /// scrape that comes before it shall find its series, as rates are taken from the first.
     pub(super) fn times(&self) -> Option<ThreadTimes> {
-        parse(&fs::read_to_string(self.0.get()?).ok()?)
+        match self.0.get() {
+            Some(path) => read(path),
+            None => read("/proc/thread-self/schedstat").map(|_| ThreadTimes::default()),
+        }
     }
+}
+
+/// What the kernel says of a thread.
+fn read(path: &str) -> Option<ThreadTimes> {
+    parse(&fs::read_to_string(path).ok()?)
 }
 
 /// Nanoseconds, nanoseconds, and how often it ran (`sched-stats.rst` of the kernel's documentation).
@@ -60,7 +69,27 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_nobody_has_named_has_no_times() {
-        assert_eq!(LoopThread::default().times(), None);
+    fn a_thread_that_has_not_begun_has_had_nothing_and_then_what_the_kernel_says() {
+        if read("/proc/thread-self/schedstat").is_none() {
+            return quoit_skipped::skip_this("the kernel does not tell the times of a thread");
+        }
+        let thread = LoopThread::default();
+        assert_eq!(thread.times(), Some(ThreadTimes::default()));
+        thread.is_this();
+        // This thread has run: until here.
+        while thread.times().unwrap().running.is_zero() {}
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_has_no_times() {
+        let thread = std::thread::spawn(|| {
+            let thread = LoopThread::default();
+            thread.is_this();
+            thread
+        });
+        let thread = thread.join().unwrap();
+        assert!(thread.0.get().is_some());
+        // Joining waits for the thread's end in user space; the kernel takes its folder away after that.
+        while thread.times().is_some() {}
     }
 }

@@ -33,18 +33,6 @@ fn figure(metrics: &str, name: &str, index: usize) -> Option<f64> {
     found.map(|figure| figure.parse().unwrap())
 }
 
-/// The figure of that loop, once it is there: a thread may begin after the ready line.
-#[track_caller]
-fn awaited(metrics: &str, name: &str, index: usize) -> f64 {
-    let begin = Instant::now();
-    loop {
-        if let Some(figure) = figure(metrics, name, index) {
-            return figure;
-        }
-        assert!(begin.elapsed() < PATIENCE, "{name} of loop {index} is not there");
-    }
-}
-
 /// What happens when a pod is taken down: until the signal it is ready, from then on it is not; it lives all the same, so that nobody
 /// starts it again, and what is in flight is finished.
 #[test]
@@ -140,12 +128,12 @@ fn how_busy_each_loop_is_is_told() {
         let arguments = "echo --work 200000000 --loops 2 --metrics 127.0.0.1:0";
         let server = Server::on(engine, arguments);
         let metrics = server.message("metrics on ");
-        let before = [0, 1].map(|index| awaited(&metrics, RUNNING, index));
+        let before = [0, 1].map(|index| figure(&metrics, RUNNING, index).unwrap());
         let mut client = connect(server.address());
         client.write_all(b"x").unwrap();
         let mut back = [0; 1];
         client.read_exact(&mut back).unwrap();
-        let took = [0, 1].map(|index| awaited(&metrics, RUNNING, index) - before[index]);
+        let took = [0, 1].map(|index| figure(&metrics, RUNNING, index).unwrap() - before[index]);
         let (most, least) = (took[0].max(took[1]), took[0].min(took[1]));
         // The work is counted in steps, so that it may be a little less, or more.
         assert!(most > 0.1, "{engine}: {took:?}");
