@@ -239,13 +239,16 @@ fn place_of(loader: &addr2line::Loader, address: u64) -> Place {
             .find_symbol(address)
             .map_or_else(|| "outside the program".to_owned(), str::to_owned),
     };
-    Place {
-        step: frames
-            .iter()
-            .rev()
-            .find_map(|(function, file)| step_of(function, file)),
-        function,
-    }
+    let mut steps = frames
+        .iter()
+        .rev()
+        .filter_map(|(function, file)| step_of(function, file));
+    // What is inlined in a handler is not the handler's.
+    let step = match steps.next() {
+        Some(Step::Handler) => steps.next().or(Some(Step::Handler)),
+        step => step,
+    };
+    Place { step, function }
 }
 
 /// The step that a frame decides, if it does.
