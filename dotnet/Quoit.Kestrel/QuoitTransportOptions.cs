@@ -107,11 +107,10 @@ public sealed class QuoitTransportOptions
     public TimeSpan SpinBudget { get; set; }
 
     /// <summary>
-    /// How long a loop that sleeps goes on doing so for more than the first event: zero for not at all, or from 1 µs to
+    /// How long a loop that sleeps may go on doing so for more than the first event: zero for not at all, or from 1 µs to
     /// 100 ms, without a <see cref="SpinBudget"/>. Fewer turns, each with more to do, for responses that are later by up to
-    /// that time. For many peers that send by themselves; a peer that waits for its answer before it sends again fills no
-    /// turn, and each of its requests costs more processor time and comes later. What the application writes from the
-    /// thread pool wakes no loop before that time either. Defaults to zero.
+    /// that time. The loop does so only where it saves processor time of its thread, which it tries every few seconds. What
+    /// the application writes from the thread pool wakes no loop before that time either. Defaults to zero.
     /// </summary>
     public TimeSpan CoalesceTime { get; set; }
 

@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 11
+#define QUOIT_ABI_MINOR 12
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -57,7 +57,8 @@ enum {
     QUOIT_WAIT_BLOCK = 0, /* sleeps in the kernel */
     QUOIT_WAIT_SPIN = 1,  /* looks again and again for quoit_config.spin_ns, then sleeps */
     QUOIT_WAIT_POLL = 2,  /* never sleeps */
-    QUOIT_WAIT_COALESCE = 3 /* sleeps, for quoit_config.spin_ns not for the first event but for many. Since 1.5 */
+    QUOIT_WAIT_COALESCE = 3 /* sleeps, for quoit_config.spin_ns not for the first event but for many, where the loop
+                             * finds that this saves processor time. Since 1.5 */
 };
 #define QUOIT_WAIT_GATHER QUOIT_WAIT_COALESCE /* its name before the first release */
 
@@ -605,6 +606,8 @@ typedef struct quoit_counters {
     uint64_t leases_copied;
     uint64_t leases_copied_now;
     uint64_t stalled_closed;
+    /* Since 1.12. */
+    uint64_t coalesced_sleeps;
 } quoit_counters;
 
 /* ---- The library. Any thread. ---- */

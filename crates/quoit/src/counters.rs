@@ -246,6 +246,8 @@ macro_rules! each_counter {
             Gauge leases_copied_now,
             /// Connections closed at a limit because their peers took nothing while the loop's memory was short.
             Counter stalled_closed,
+            /// Sleeps that were to go on for more than the first event, with [`WaitMode::Coalesce`](crate::WaitMode::Coalesce).
+            Counter coalesced_sleeps,
         }
     };
 }

@@ -110,6 +110,10 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.wait(timeout, pool))
     }
 
+    fn coalesce(&mut self, on: bool) {
+        either!(self, engine => engine.coalesce(on));
+    }
+
     fn poll_descriptor(&self) -> Option<PollDescriptor> {
         either!(self, engine => engine.poll_descriptor())
     }

@@ -77,6 +77,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "dns",
     "floor",
     "cold-turn",
+    "waiting",
     "features",
     "oldest",
     "loops",

@@ -48,7 +48,16 @@ const USERS: [Users; 5] = [
         name: "Rust",
         file: "pay-rust",
         guide: "rust.md",
-        experiments: &["plaintext", "echo", "churn", "open-loop", "bulk", "idle", "dns"],
+        experiments: &[
+            "plaintext",
+            "echo",
+            "churn",
+            "open-loop",
+            "waiting",
+            "bulk",
+            "idle",
+            "dns",
+        ],
         ecosystem: Ecosystem::Rust,
         about: "Our servers, on io_uring and on our own epoll engine, against servers on tokio, hyper and monoio, and \
                 nginx. `quoit-uring : quoit-epoll` is what the kernel interface alone brings, with all else the same.",

@@ -54,6 +54,11 @@ impl SocketSys for SimSockets {
         Time::from_nanos(with(|kernel| kernel.now()))
     }
 
+    /// As if it never slept.
+    fn processor_time(&self) -> Duration {
+        Duration::from_nanos(with(|kernel| kernel.now()))
+    }
+
     fn sleep(&self, time: Duration) {
         do_jobs();
         let end = with(|kernel| {

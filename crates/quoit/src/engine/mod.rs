@@ -496,6 +496,10 @@ pub trait Engine {
     /// Only those that no retry can mend; the loop is then of no further use.
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool) -> Result<(), Errno>;
 
+    /// Whether waits from here on go on for more than the first completion, for the time that the engine was made with.
+    /// They do from the start. Without such a time this does nothing.
+    fn coalesce(&mut self, on: bool);
+
     /// What is readable when a wait might find something, for a poller outside; open as long as the engine. It tells of
     /// nothing that [`Engine::park`] would have named. `None` if the engine was not made for such a poller.
     fn poll_descriptor(&self) -> Option<PollDescriptor>;

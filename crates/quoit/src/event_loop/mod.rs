@@ -8,6 +8,7 @@
 
 mod accept;
 mod chunk_waiters;
+mod coalescing;
 mod commands;
 mod connection;
 mod datagram;
@@ -43,6 +44,7 @@ use crate::thread::ThreadNumber;
 use crate::timers::{TimerId, Wheel};
 
 use chunk_waiters::ChunkWaiters;
+use coalescing::Coalescing;
 use connection::Connection;
 use event_queue::EventQueue;
 use memory::Memory;
@@ -131,6 +133,10 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     reported_ends: Vec<ConnectionId>,
     completions: Completions,
     more_completions: bool,
+    /// Whether sleeps coalesce, where the mode allows it.
+    coalescing: Option<Coalescing>,
+    /// Completions of all turns, if that is asked.
+    completions_taken: u64,
     /// Whether sleep outside is announced.
     parked: bool,
     /// What a poller outside waits on, if the loop was made for one.
@@ -228,6 +234,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             reported_ends: Vec::new(),
             completions: Completions::with_capacity(config.completions_per_turn as usize),
             more_completions: false,
+            coalescing: Some(config.wait.coalesces())
+                .filter(|time| !time.is_zero())
+                .map(|time| Coalescing::new(time, now)),
+            completions_taken: 0,
             parked: false,
             poll_descriptor,
             notified: false,

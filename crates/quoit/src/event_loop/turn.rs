@@ -81,6 +81,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             (timeout, started)
         };
         let timeout = self.sleep_time(timeout, now, false);
+        if timeout != Some(Duration::ZERO) {
+            self.prepare_to_coalesce(now);
+        }
         self.note_gauges();
         if let Some(earlier) = self.waited_until {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
@@ -197,6 +200,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut self.completions);
         if !self.more_completions {
             self.accepts_behind = 0;
+        }
+        if self.coalescing.is_some() {
+            self.completions_taken += self.completions.len() as u64;
         }
         let buffers = std::mem::take(&mut self.completions.filled);
         let mut filled = buffers.as_slice();

@@ -173,6 +173,17 @@ impl SocketSys for Linux {
         Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
+    fn processor_time(&self) -> Duration {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is that of a live timespec. CLOCK_THREAD_CPUTIME_ID exists since Linux 2.6.12.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        // Time that was used is never negative.
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
     }

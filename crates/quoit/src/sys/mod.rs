@@ -156,6 +156,9 @@ pub trait SocketSys {
     /// The monotonic clock.
     fn now(&self) -> Time;
 
+    /// What the calling thread has had of the processors (`CLOCK_THREAD_CPUTIME_ID`, `clock_gettime(2)`).
+    fn processor_time(&self) -> Duration;
+
     /// Does nothing for so long (`clock_nanosleep(2)`); no signal ends it.
     fn sleep(&self, time: Duration);
 

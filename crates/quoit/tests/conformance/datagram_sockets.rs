@@ -11,7 +11,7 @@ use quoit::{
     Errno, MulticastGroup, Refusal, Steering, Token, WaitMode,
 };
 
-use crate::datagram_bench::{bench, bench_with, client, interface, numbered, receive};
+use crate::datagram_bench::{Bench, bench, bench_with, client, interface, numbered, receive};
 use crate::levels::Level;
 use crate::sockets::PATIENCE;
 
@@ -30,6 +30,7 @@ macro_rules! datagram_sockets {
             errors_say_what_to_do
             draining_closes_them
             every_way_of_waiting_works
+            a_loop_with_little_to_do_does_not_coalesce
             a_parked_loop_is_told
         }
     };
@@ -292,8 +293,7 @@ pub(crate) fn a_flooded_socket_starves_no_other(level: &Level) {
         question.send(b"question").unwrap();
         bench.resume(flooded);
         bench.resume(quiet);
-        let here =
-            |bench: &crate::datagram_bench::Bench| bench.got.iter().position(|got| got.socket == quiet);
+        let here = |bench: &Bench| bench.got.iter().position(|got| got.socket == quiet);
         bench.until("the question arrives", |bench| here(bench).is_some());
         // Few of the other's shares of a turn (64): of epoll's reads, or of io_uring's tries for one socket.
         let before = here(bench).unwrap();
@@ -465,6 +465,35 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
             waker.join().unwrap();
         });
     }
+}
+
+/// The longest time there is, with nothing to do but a timer: the loop finds that there is nothing to wait for.
+pub(crate) fn a_loop_with_little_to_do_does_not_coalesce(level: &Level) {
+    let coalesce = |config: &mut Config| config.wait = WaitMode::Coalesce(Duration::from_millis(100));
+    bench_with(level, coalesce, |bench| {
+        let sleep = |bench: &mut Bench| {
+            let (fired, token) = (bench.timers, Token(1));
+            let after = Duration::from_millis(1);
+            bench.event_loop.set_named_timer(after, token).unwrap();
+            while bench.timers == fired {
+                bench.turn(PATIENCE);
+            }
+            bench.event_loop.counters().coalesced_sleeps
+        };
+        assert!(sleep(bench) > 0, "it begins by trying");
+        let begun = std::time::Instant::now();
+        loop {
+            let before = sleep(bench);
+            if sleep(bench) == before {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it goes on for nothing");
+        }
+        let before = sleep(bench);
+        for _ in 0..10 {
+            assert_eq!(sleep(bench), before, "nothing has come since");
+        }
+    });
 }
 
 pub(crate) fn a_parked_loop_is_told(level: &Level) {

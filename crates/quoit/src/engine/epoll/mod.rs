@@ -96,6 +96,8 @@ pub struct EpollEngine<P, K> {
     kernel: P,
     system: K,
     settings: EpollSettings,
+    /// Whether waits coalesce, if they may.
+    coalesces: bool,
     connections: Table<Connection>,
     listeners: Table<Listener>,
     datagrams: Table<DatagramSocket>,
@@ -145,6 +147,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             enter_sizes: EnterSizes::default(),
             counters: Arc::default(),
             settings,
+            coalesces: true,
         })
     }
 
@@ -361,6 +364,8 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             self.unregister_idle_listeners();
             let timeout = if at_hand {
                 Some(Duration::ZERO)
+            } else if !self.coalesces {
+                timeout
             } else {
                 sleep_to_coalesce(
                     &self.system,
@@ -373,6 +378,10 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         }
         self.share = self.runnable.len();
         Ok(())
+    }
+
+    fn coalesce(&mut self, on: bool) {
+        self.coalesces = on;
     }
 
     fn poll_descriptor(&self) -> Option<PollDescriptor> {

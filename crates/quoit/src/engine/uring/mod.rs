@@ -444,7 +444,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         }
         let result = if sleeps {
             let left = self.sleep_first(timeout);
-            self.enter(self.waits.completions, left, self.waits.flags)
+            self.enter(self.waits.completions(), left, self.waits.flags())
         } else {
             self.enter(0, None, 0)
         };
@@ -454,6 +454,10 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             Err(errno) if is_passing(errno) => Ok(()),
             Err(errno) => Err(errno),
         }
+    }
+
+    fn coalesce(&mut self, on: bool) {
+        self.waits.coalesces = on;
     }
 
     /// The notifier. A wake of the loop's own eventfd would have to come through the ring, which watches it, to the
@@ -543,7 +547,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             }
             let wait_for = u32::from(self.counters.in_flight.get() > 0 && self.may_sleep());
             self.note_overflow();
-            match self.enter(wait_for, Some(left), self.waits.flags) {
+            match self.enter(wait_for, Some(left), self.waits.flags()) {
                 Err(errno) if !is_passing(errno) => return false,
                 _ => (),
             }

@@ -162,10 +162,12 @@ pub(super) fn setup_flags(features: FeatureSet, kernel_poll: bool) -> u32 {
 /// How an engine waits for completions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// Of `io_uring_enter(2)`.
-    pub(super) flags: u32,
-    /// How many completions end a wait.
-    pub(super) completions: u32,
+    /// Whether a wait counts as one for a disk (`IORING_ENTER_NO_IOWAIT`).
+    no_iowait: bool,
+    /// Whether waits coalesce.
+    pub(super) coalesces: bool,
+    /// How many completions end a wait that coalesces.
+    at_most: u32,
     /// How long to sleep before a wait, whatever completes: for a kernel that cannot wait for several and no longer.
     pub(super) sleep_before: Duration,
 }
@@ -174,25 +176,33 @@ impl Waits {
     pub(super) fn of(settings: &UringSettings, features: FeatureSet, ring: &RingProperties) -> Self {
         let kernel_coalesces =
             !settings.coalesce.is_zero() && ring.features & abi::IORING_FEAT_MIN_TIMEOUT != 0;
-        let flags = if features.contains(Feature::NoIowait) {
+        let no_iowait = features.contains(Feature::NoIowait);
+        let (at_most, sleep_before) = if kernel_coalesces {
+            // Not `clamp`: the queue may have a single entry, for which the kernel waits then.
+            let completions = settings.coalesce_at_most.min(ring.completion_entries).max(2);
+            (completions, Duration::ZERO)
+        } else {
+            (1, settings.coalesce)
+        };
+        Self {
+            no_iowait,
+            coalesces: true,
+            at_most,
+            sleep_before,
+        }
+    }
+
+    /// Of `io_uring_enter(2)`.
+    pub(super) fn flags(&self) -> u32 {
+        if self.no_iowait {
             abi::IORING_ENTER_NO_IOWAIT
         } else {
             0
-        };
-        if kernel_coalesces {
-            // Not `clamp`: the queue may have a single entry, for which the kernel waits then.
-            let completions = settings.coalesce_at_most.min(ring.completion_entries).max(2);
-            Self {
-                flags,
-                completions,
-                sleep_before: Duration::ZERO,
-            }
-        } else {
-            Self {
-                flags,
-                completions: 1,
-                sleep_before: settings.coalesce,
-            }
         }
+    }
+
+    /// How many completions end a wait.
+    pub(super) fn completions(&self) -> u32 {
+        if self.coalesces { self.at_most } else { 1 }
     }
 }

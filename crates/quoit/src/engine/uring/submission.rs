@@ -74,7 +74,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// The first part of a wait that coalesces events, where the kernel cannot do it; what was submitted is with the kernel by
     /// then. Returns what is left of the wait.
     pub(super) fn sleep_first(&mut self, wait: Option<Duration>) -> Option<Duration> {
-        if self.waits.sleep_before.is_zero() {
+        if !self.waits.coalesces || self.waits.sleep_before.is_zero() {
             return wait;
         }
         if self.sys.unsubmitted() > 0 {

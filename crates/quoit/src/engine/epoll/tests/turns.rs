@@ -26,8 +26,9 @@ fn a_wait_that_coalesces_lasts_its_time_and_no_longer_than_the_turn() {
         coalesce,
         ..EpollSettings::default()
     };
-    let received = |coalesce, timeout| {
+    let received = |coalesce, on, timeout| {
         let mut bench = Bench::with(settings(coalesce), 1, 64);
+        bench.engine.coalesce(on);
         let (ours, mut theirs) = tcp_pair();
         theirs.write_all(b"request").unwrap();
         await_events(&ours, libc::POLLIN);
@@ -36,12 +37,15 @@ fn a_wait_that_coalesces_lasts_its_time_and_no_longer_than_the_turn() {
         let completions = bench.turn_for(timeout);
         (completions.len(), begun.elapsed())
     };
-    let (count, waited) = received(TIME, PATIENCE);
+    let (count, waited) = received(TIME, true, PATIENCE);
     assert_eq!(count, 1);
     assert!((TIME..PATIENCE).contains(&waited), "{waited:?}");
-    let (count, waited) = received(PATIENCE, TIME);
+    let (count, waited) = received(PATIENCE, true, TIME);
     assert_eq!(count, 1);
     assert!((TIME..PATIENCE).contains(&waited), "{waited:?}");
+    let (count, waited) = received(PATIENCE, false, PATIENCE);
+    assert_eq!(count, 1);
+    assert!(waited < PATIENCE, "it does not coalesce");
 }
 
 #[test]

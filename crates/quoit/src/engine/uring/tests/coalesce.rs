@@ -156,3 +156,23 @@ fn a_wait_ends_as_late_as_the_threads_slack_allows() {
         );
     }
 }
+
+/// For more it would wait until the test loses its patience.
+#[test]
+fn a_wait_ends_with_the_first_completion_while_coalescing_is_off() {
+    let settings = UringSettings {
+        coalesce: PATIENCE,
+        coalesce_at_most: 100,
+        ..SETTINGS
+    };
+    for without in levels() {
+        let mut fixture = Fixture::new(&settings, 8, without);
+        fixture.engine.coalesce(false);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(b"x").unwrap();
+        fixture.receive(0, &near, 1);
+        let begun = Instant::now();
+        assert!(matches!(fixture.next(), Completion::Received { .. }));
+        assert!(begun.elapsed() < PATIENCE, "without {without}");
+    }
+}

@@ -258,6 +258,7 @@ public final class QuoitIoHandlerConfig {
      * Lets a loop that sleeps go on to sleep for so long, from when it fell asleep, though something happens or a scheduled
      * task is due, unless as much happens as {@link #withCompletionsPerTurn a turn} handles: fewer turns with more in each,
      * for a latency of up to that time. This is the latency of everything: data, tasks of other threads, scheduled tasks.
+     * The loop does so only where it saves processor time of the loop's thread, which it tries every few seconds.
      * More than 0 takes the place of a {@link #withSpinBudget spin budget}.
      *
      * @param nanos for how long, 1 &micro;s to 100 ms; 0: the first event ends a sleep

@@ -1,0 +1,362 @@
+//! Whether sleeps coalesce events: only where that saves processor time, which is found out by trying.
+//!
+//! A sleep that goes on for more than the first event spares wake-ups, and costs a timer. Which of the two is dearer
+//! depends on the load, the machine and what peers wait for, and nothing that the loop can see tells it beforehand. So it
+//! measures: stretches with and without coalescing follow each other, and their processor time is set against the bytes
+//! that were received. That is so many times a request's, however many requests one receive brings.
+
+use std::time::Duration;
+
+use super::Loop;
+use crate::engine::Engine;
+use crate::sys::{SocketSys, Time};
+
+/// The shortest stretch, so that one busy moment does not decide.
+const SHORTEST: Duration = Duration::from_millis(20);
+/// Sleeps that a stretch has, for the same reason.
+const SLEEPS: u32 = 128;
+/// A stretch of so long is over with fewer: the loop is busy, or has nothing to do.
+const LONG: Duration = Duration::from_millis(100);
+/// Pairs of stretches in a trial.
+const PAIRS: u32 = 7;
+/// Pairs that must have saved something. By chance alone that many do in one trial of a hundred.
+const PAIRS_WON: u32 = 6;
+/// What a pair must save to count, in hundredths: later responses for next to nothing are no bargain.
+const LEAST_SAVING: u64 = 2;
+/// Stretches from the end of a trial to the next. So with the wrong choice tried again and again, one stretch in twenty is
+/// dearer.
+const BETWEEN_TRIALS: u32 = 128;
+/// Completions that are to be expected within the time of a sleep, or there is nothing to coalesce.
+const LEAST_EXPECTED: u32 = 2;
+
+/// What had been done by some moment, since the loop was made.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Done {
+    /// Bytes received on connections.
+    pub(super) bytes: u64,
+    /// Completions, each datagram counted as one.
+    pub(super) completions: u64,
+}
+
+impl Done {
+    /// What a stretch is measured by: bytes, or where there are only datagrams, their number.
+    fn work_since(self, earlier: Self) -> u64 {
+        match self.bytes - earlier.bytes {
+            0 => self.completions - earlier.completions,
+            bytes => bytes,
+        }
+    }
+}
+
+/// What a stretch took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cost {
+    processor: Duration,
+    work: u64,
+}
+
+impl Cost {
+    /// Whether it is less than the other by what counts.
+    fn saves(self, other: Self) -> bool {
+        let of = |cost: Self, work: u64| cost.processor.as_nanos() * u128::from(work);
+        of(self, other.work) * 100 < of(other, self.work) * u128::from(100 - LEAST_SAVING)
+    }
+}
+
+/// Where the search for the cheaper way is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// A pair's first stretch coalesces, its second does not.
+    Trial {
+        pairs: u32,
+        won: u32,
+        /// Of the first, once it is over.
+        coalesced: Option<Cost>,
+    },
+    Settled {
+        /// Stretches until the next trial.
+        left: u32,
+    },
+}
+
+const TRIAL: Phase = Phase::Trial {
+    pairs: 0,
+    won: 0,
+    coalesced: None,
+};
+
+/// The choice, and the stretch that is under way.
+#[derive(Debug)]
+pub(super) struct Coalescing {
+    /// How long a sleep lasts that coalesces.
+    time: Duration,
+    phase: Phase,
+    /// What the last trial has found.
+    saves: bool,
+    /// Whether sleeps coalesce now.
+    on: bool,
+    sleeps: u32,
+    begun: Time,
+    /// The thread's processor time at the beginning.
+    processor: Duration,
+    done: Done,
+}
+
+impl Coalescing {
+    /// Begins with a stretch that coalesces, of which the beginning is not known, and then a trial.
+    pub(super) fn new(time: Duration, now: Time) -> Self {
+        debug_assert!(!time.is_zero());
+        Self {
+            time,
+            phase: Phase::Settled { left: 0 },
+            saves: false,
+            on: true,
+            sleeps: 0,
+            begun: now,
+            processor: Duration::ZERO,
+            done: Done::default(),
+        }
+    }
+
+    /// Whether sleeps coalesce now.
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// A sleep is about to begin. Returns whether the choice is due.
+    #[inline]
+    pub(super) fn count_sleep(&mut self, now: Time) -> bool {
+        self.sleeps += 1;
+        let least = if self.sleeps >= SLEEPS { SHORTEST } else { LONG };
+        now.since(self.begun) >= least
+    }
+
+    /// A stretch is over: chooses for the next one.
+    pub(super) fn choose(&mut self, now: Time, processor: Duration, done: Done) {
+        let took = now.since(self.begun);
+        let completions = done.completions - self.done.completions;
+        let expected = u128::from(completions) * self.time.as_nanos();
+        if expected < u128::from(LEAST_EXPECTED) * took.as_nanos() {
+            // With so little to do a trial would only make it later. What was found holds for when there is more.
+            self.on = false;
+            if matches!(self.phase, Phase::Trial { .. }) {
+                self.phase = TRIAL;
+            }
+        } else {
+            let cost = Cost {
+                processor: processor.saturating_sub(self.processor),
+                work: done.work_since(self.done),
+            };
+            self.on = self.next(cost);
+        }
+        self.sleeps = 0;
+        self.begun = now;
+        self.processor = processor;
+        self.done = done;
+    }
+
+    /// Goes on after a stretch with enough to do. Returns whether the next one coalesces.
+    fn next(&mut self, cost: Cost) -> bool {
+        match &mut self.phase {
+            Phase::Settled { left: 0 } => {
+                self.phase = TRIAL;
+                true
+            }
+            Phase::Settled { left } => {
+                *left -= 1;
+                self.saves
+            }
+            // The trial begins with the next stretch: this one was not to be coalesced, as there was too little to do.
+            Phase::Trial { coalesced: None, .. } if !self.on => true,
+            Phase::Trial { coalesced, .. } if coalesced.is_none() => {
+                *coalesced = Some(cost);
+                false
+            }
+            Phase::Trial {
+                pairs,
+                won,
+                coalesced,
+            } => {
+                *pairs += 1;
+                *won += u32::from(coalesced.take().is_some_and(|coalesced| coalesced.saves(cost)));
+                if *pairs < PAIRS {
+                    return true;
+                }
+                self.saves = *won >= PAIRS_WON;
+                self.phase = Phase::Settled { left: BETWEEN_TRIALS };
+                self.saves
+            }
+        }
+    }
+}
+
+impl<E: Engine, K: SocketSys> Loop<E, K> {
+    /// Before a sleep: decides whether it coalesces.
+    pub(super) fn prepare_to_coalesce(&mut self, now: Time) {
+        let Some(coalescing) = &mut self.coalescing else {
+            return;
+        };
+        if coalescing.count_sleep(now) {
+            let done = Done {
+                bytes: self.counters.received_bytes.get(),
+                completions: self.completions_taken,
+            };
+            coalescing.choose(now, self.system.processor_time(), done);
+            self.engine.coalesce(coalescing.is_on());
+        }
+        self.counters.coalesced_sleeps.add(u64::from(coalescing.is_on()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Completions per second, what a thousand bytes cost with and without coalescing, and the bytes of a completion.
+    #[derive(Clone, Copy, Debug)]
+    struct Load {
+        rate: u64,
+        on: Duration,
+        off: Duration,
+        bytes: u64,
+    }
+
+    const BUSY: Load = Load {
+        rate: 50_000,
+        on: Duration::from_micros(80),
+        off: Duration::from_micros(100),
+        bytes: 100,
+    };
+
+    /// A loop's choices, without the loop.
+    struct Bench {
+        coalescing: Coalescing,
+        now: Time,
+        processor: Duration,
+        done: Done,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let now = Time::from_nanos(1_000_000_000);
+            Self {
+                coalescing: Coalescing::new(Duration::from_micros(100), now),
+                now,
+                // Whatever the thread did before.
+                processor: Duration::from_secs(3),
+                done: Done::default(),
+            }
+        }
+
+        /// One stretch. Returns whether it coalesced.
+        fn stretch(&mut self, load: Load) -> bool {
+            let on = self.coalescing.is_on();
+            loop {
+                self.now = self.now + Duration::from_micros(200);
+                let completions = load.rate / 5_000;
+                self.done.completions += completions;
+                self.done.bytes += completions * load.bytes;
+                let cost = if on { load.on } else { load.off };
+                let work = if load.bytes == 0 {
+                    completions * 1_000
+                } else {
+                    completions * load.bytes
+                };
+                self.processor += cost * u32::try_from(work).unwrap() / 1_000;
+                if self.coalescing.count_sleep(self.now) {
+                    self.coalescing.choose(self.now, self.processor, self.done);
+                    return on;
+                }
+            }
+        }
+
+        /// So many stretches. Returns how many of them coalesced.
+        fn stretches(&mut self, count: u32, load: Load) -> u32 {
+            (0..count).map(|_| u32::from(self.stretch(load))).sum()
+        }
+    }
+
+    /// From a trial's first stretch to the next one's.
+    const ROUND: u32 = 2 * PAIRS + BETWEEN_TRIALS + 1;
+
+    #[test]
+    fn what_saves_is_kept_and_what_does_not_is_only_tried() {
+        for bytes in [100, 0] {
+            let load = Load { bytes, ..BUSY };
+            let mut bench = Bench::new();
+            assert_eq!(bench.stretches(1, load), 1, "a stretch of unknown beginning");
+            assert_eq!(bench.stretches(ROUND, load), ROUND - PAIRS);
+
+            let dearer = Load {
+                off: load.on,
+                on: load.off,
+                ..load
+            };
+            let mut bench = Bench::new();
+            bench.stretch(dearer);
+            assert_eq!(bench.stretches(10 * ROUND, dearer), 10 * PAIRS);
+        }
+    }
+
+    #[test]
+    fn a_saving_that_is_next_to_nothing_is_none() {
+        let load = Load {
+            on: Duration::from_micros(99),
+            ..BUSY
+        };
+        let mut bench = Bench::new();
+        bench.stretch(load);
+        assert_eq!(bench.stretches(ROUND, load), PAIRS);
+    }
+
+    #[test]
+    fn with_too_little_to_do_no_response_is_made_later() {
+        let little = Load { rate: 10_000, ..BUSY };
+        let mut bench = Bench::new();
+        bench.stretch(little);
+        assert_eq!(bench.stretches(10 * ROUND, little), 0);
+    }
+
+    #[test]
+    fn a_pause_forgets_no_finding_and_breaks_off_a_trial() {
+        let little = Load { rate: 5_000, ..BUSY };
+        let mut bench = Bench::new();
+        bench.stretches(1 + 2 * PAIRS - 1, BUSY);
+        // One stretch is missing.
+        assert_eq!(bench.stretches(2, little), 0);
+        assert_eq!(bench.stretches(1, BUSY), 0, "what it brings is known only then");
+        assert_eq!(bench.stretches(2 * PAIRS, BUSY), PAIRS, "from the beginning");
+        assert_eq!(bench.stretches(10, BUSY), 10);
+        assert_eq!(bench.stretches(2, little), 1);
+        assert_eq!(bench.stretches(11, BUSY), 10);
+    }
+
+    #[test]
+    fn a_busy_loop_chooses_too_though_it_hardly_sleeps() {
+        let now = Time::from_nanos(1);
+        let mut coalescing = Coalescing::new(Duration::from_micros(100), now);
+        assert!(!coalescing.count_sleep(now + LONG / 2));
+        assert!(coalescing.count_sleep(now + LONG));
+    }
+
+    proptest! {
+        /// The wrong choice costs what trying costs, and no more: one stretch in twenty.
+        #[test]
+        fn it_is_never_much_dearer_than_the_cheaper_way(on in 20_u64..500, off in 20_u64..500, rate in 25_000_u64..1_000_000) {
+            let load = Load {
+                on: Duration::from_micros(on),
+                off: Duration::from_micros(off),
+                rate,
+                ..BUSY
+            };
+            let mut bench = Bench::new();
+            bench.stretch(load);
+            let coalesced = bench.stretches(ROUND, load);
+            let cheaper = on * 100 < off * (100 - LEAST_SAVING);
+            let wrong = if cheaper { ROUND - coalesced } else { coalesced };
+            prop_assert_eq!(wrong, PAIRS);
+            prop_assert!(wrong * 20 <= ROUND);
+        }
+    }
+}
