@@ -42,8 +42,8 @@ pub enum WaitMode {
     /// this time.
     ///
     /// Whether it saves anything, the loop finds out by trying: every few seconds it sets the processor time of stretches
-    /// that coalesce against that of others, 20 to 100 ms each, and coalesces only if six of seven saved at least 2 %.
-    /// What is dearer is tried in one stretch of twenty at most. With fewer than two events to be expected within this time
+    /// that coalesce against that of others, 20 ms each or longer, and coalesces only if six saved at least 2 % before two did
+    /// not. What is dearer is tried in one stretch of sixty. With fewer than two events to be expected within this time
     /// it coalesces none, and does not try. [`Counters::coalesced_sleeps`](crate::Counters::coalesced_sleeps) tells.
     ///
     /// After this time the next event ends the sleep at once. So a loop that was idle responds as with

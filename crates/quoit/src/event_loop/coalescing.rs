@@ -13,18 +13,20 @@ use crate::sys::{SocketSys, Time};
 
 /// The shortest stretch, so that one busy moment does not decide.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// Sleeps that a stretch has, for the same reason.
-const SLEEPS: u32 = 128;
-/// A stretch of so long is over with fewer: the loop is busy, or has nothing to do.
-const LONG: Duration = Duration::from_millis(100);
-/// Pairs of stretches in a trial.
-const PAIRS: u32 = 7;
-/// Pairs that must have saved something. By chance alone that many do in one trial of a hundred.
+/// Completions that a stretch has, for the same reason. Not sleeps: of these there are fewer with coalescing, and its
+/// stretches would be the longer ones.
+const COMPLETIONS: u64 = 256;
+/// A stretch is over with fewer after so long, or this many times as long as a sleep.
+const LONG: Duration = Duration::from_millis(200);
+const SLEEPS: u32 = 100;
+/// Pairs of stretches that must have saved something. By chance alone so many do before two have not, in one trial of a
+/// hundred.
 const PAIRS_WON: u32 = 6;
+/// Pairs that end the trial as they have saved nothing.
+const PAIRS_LOST: u32 = 2;
 /// What a pair must save to count, in hundredths: later responses for next to nothing are no bargain.
 const LEAST_SAVING: u64 = 2;
-/// Stretches from the end of a trial to the next. So with the wrong choice tried again and again, one stretch in twenty is
-/// dearer.
+/// Stretches from the end of a trial to the next. So where coalescing is dearer, it is tried in one stretch of sixty.
 const BETWEEN_TRIALS: u32 = 128;
 /// Completions that are to be expected within the time of a sleep, or there is nothing to coalesce.
 const LEAST_EXPECTED: u32 = 2;
@@ -68,8 +70,8 @@ impl Cost {
 enum Phase {
     /// A pair's first stretch coalesces, its second does not.
     Trial {
-        pairs: u32,
         won: u32,
+        lost: u32,
         /// Of the first, once it is over.
         coalesced: Option<Cost>,
     },
@@ -80,8 +82,8 @@ enum Phase {
 }
 
 const TRIAL: Phase = Phase::Trial {
-    pairs: 0,
     won: 0,
+    lost: 0,
     coalesced: None,
 };
 
@@ -95,7 +97,6 @@ pub(super) struct Coalescing {
     saves: bool,
     /// Whether sleeps coalesce now.
     on: bool,
-    sleeps: u32,
     begun: Time,
     /// The thread's processor time at the beginning.
     processor: Duration,
@@ -111,7 +112,6 @@ impl Coalescing {
             phase: Phase::Settled { left: 0 },
             saves: false,
             on: true,
-            sleeps: 0,
             begun: now,
             processor: Duration::ZERO,
             done: Done::default(),
@@ -123,11 +123,14 @@ impl Coalescing {
         self.on
     }
 
-    /// A sleep is about to begin. Returns whether the choice is due.
+    /// Whether the stretch is over, so that a choice is due.
     #[inline]
-    pub(super) fn count_sleep(&mut self, now: Time) -> bool {
-        self.sleeps += 1;
-        let least = if self.sleeps >= SLEEPS { SHORTEST } else { LONG };
+    pub(super) fn is_over(&self, now: Time, completions: u64) -> bool {
+        let least = if completions - self.done.completions >= COMPLETIONS {
+            SHORTEST
+        } else {
+            LONG.max(self.time * SLEEPS)
+        };
         now.since(self.begun) >= least
     }
 
@@ -136,7 +139,10 @@ impl Coalescing {
         let took = now.since(self.begun);
         let completions = done.completions - self.done.completions;
         let expected = u128::from(completions) * self.time.as_nanos();
-        if expected < u128::from(LEAST_EXPECTED) * took.as_nanos() {
+        let is_little = expected < u128::from(LEAST_EXPECTED) * took.as_nanos();
+        // Peers that wait for responses send less while these are late, so in a trial only the other stretch tells.
+        let may_be_slowed = self.on && matches!(self.phase, Phase::Trial { .. });
+        if is_little && !may_be_slowed {
             // With so little to do a trial would only make it later. What was found holds for when there is more.
             self.on = false;
             if matches!(self.phase, Phase::Trial { .. }) {
@@ -149,7 +155,6 @@ impl Coalescing {
             };
             self.on = self.next(cost);
         }
-        self.sleeps = 0;
         self.begun = now;
         self.processor = processor;
         self.done = done;
@@ -172,14 +177,13 @@ impl Coalescing {
                 *coalesced = Some(cost);
                 false
             }
-            Phase::Trial {
-                pairs,
-                won,
-                coalesced,
-            } => {
-                *pairs += 1;
-                *won += u32::from(coalesced.take().is_some_and(|coalesced| coalesced.saves(cost)));
-                if *pairs < PAIRS {
+            Phase::Trial { won, lost, coalesced } => {
+                if coalesced.take().is_some_and(|coalesced| coalesced.saves(cost)) {
+                    *won += 1;
+                } else {
+                    *lost += 1;
+                }
+                if *won < PAIRS_WON && *lost < PAIRS_LOST {
                     return true;
                 }
                 self.saves = *won >= PAIRS_WON;
@@ -196,7 +200,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(coalescing) = &mut self.coalescing else {
             return;
         };
-        if coalescing.count_sleep(now) {
+        if coalescing.is_over(now, self.completions_taken) {
             let done = Done {
                 bytes: self.counters.received_bytes.get(),
                 completions: self.completions_taken,
@@ -213,10 +217,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Completions per second, what a thousand bytes cost with and without coalescing, and the bytes of a completion.
+    /// Completions per second, also while they coalesce, what a thousand bytes cost with and without coalescing, and the bytes
+    /// of a completion.
     #[derive(Clone, Copy, Debug)]
     struct Load {
         rate: u64,
+        rate_on: u64,
         on: Duration,
         off: Duration,
         bytes: u64,
@@ -224,10 +230,21 @@ mod tests {
 
     const BUSY: Load = Load {
         rate: 50_000,
+        rate_on: 50_000,
         on: Duration::from_micros(80),
         off: Duration::from_micros(100),
         bytes: 100,
     };
+
+    impl Load {
+        fn of_rate(self, rate: u64) -> Self {
+            Self {
+                rate,
+                rate_on: rate,
+                ..self
+            }
+        }
+    }
 
     /// A loop's choices, without the loop.
     struct Bench {
@@ -254,7 +271,7 @@ mod tests {
             let on = self.coalescing.is_on();
             loop {
                 self.now = self.now + Duration::from_micros(200);
-                let completions = load.rate / 5_000;
+                let completions = if on { load.rate_on } else { load.rate } / 5_000;
                 self.done.completions += completions;
                 self.done.bytes += completions * load.bytes;
                 let cost = if on { load.on } else { load.off };
@@ -264,7 +281,7 @@ mod tests {
                     completions * load.bytes
                 };
                 self.processor += cost * u32::try_from(work).unwrap() / 1_000;
-                if self.coalescing.count_sleep(self.now) {
+                if self.coalescing.is_over(self.now, self.done.completions) {
                     self.coalescing.choose(self.now, self.processor, self.done);
                     return on;
                 }
@@ -277,8 +294,9 @@ mod tests {
         }
     }
 
-    /// From a trial's first stretch to the next one's.
-    const ROUND: u32 = 2 * PAIRS + BETWEEN_TRIALS + 1;
+    /// From a trial's first stretch to the next one's, where it is won and where it is lost.
+    const WON: u32 = 2 * PAIRS_WON + BETWEEN_TRIALS + 1;
+    const LOST: u32 = 2 * PAIRS_LOST + BETWEEN_TRIALS + 1;
 
     #[test]
     fn what_saves_is_kept_and_what_does_not_is_only_tried() {
@@ -286,7 +304,7 @@ mod tests {
             let load = Load { bytes, ..BUSY };
             let mut bench = Bench::new();
             assert_eq!(bench.stretches(1, load), 1, "a stretch of unknown beginning");
-            assert_eq!(bench.stretches(ROUND, load), ROUND - PAIRS);
+            assert_eq!(bench.stretches(10 * WON, load), 10 * (WON - PAIRS_WON));
 
             let dearer = Load {
                 off: load.on,
@@ -295,7 +313,7 @@ mod tests {
             };
             let mut bench = Bench::new();
             bench.stretch(dearer);
-            assert_eq!(bench.stretches(10 * ROUND, dearer), 10 * PAIRS);
+            assert_eq!(bench.stretches(10 * LOST, dearer), 10 * PAIRS_LOST);
         }
     }
 
@@ -307,56 +325,76 @@ mod tests {
         };
         let mut bench = Bench::new();
         bench.stretch(load);
-        assert_eq!(bench.stretches(ROUND, load), PAIRS);
+        assert_eq!(bench.stretches(LOST, load), PAIRS_LOST);
     }
 
     #[test]
     fn with_too_little_to_do_no_response_is_made_later() {
-        let little = Load { rate: 10_000, ..BUSY };
+        let little = BUSY.of_rate(10_000);
         let mut bench = Bench::new();
         bench.stretch(little);
-        assert_eq!(bench.stretches(10 * ROUND, little), 0);
+        assert_eq!(bench.stretches(10 * LOST, little), 0);
     }
 
     #[test]
     fn a_pause_forgets_no_finding_and_breaks_off_a_trial() {
-        let little = Load { rate: 5_000, ..BUSY };
+        let little = BUSY.of_rate(5_000);
         let mut bench = Bench::new();
-        bench.stretches(1 + 2 * PAIRS - 1, BUSY);
+        bench.stretches(1 + 2 * PAIRS_WON - 1, BUSY);
         // One stretch is missing.
         assert_eq!(bench.stretches(2, little), 0);
         assert_eq!(bench.stretches(1, BUSY), 0, "what it brings is known only then");
-        assert_eq!(bench.stretches(2 * PAIRS, BUSY), PAIRS, "from the beginning");
+        assert_eq!(
+            bench.stretches(2 * PAIRS_WON, BUSY),
+            PAIRS_WON,
+            "from the beginning"
+        );
         assert_eq!(bench.stretches(10, BUSY), 10);
         assert_eq!(bench.stretches(2, little), 1);
         assert_eq!(bench.stretches(11, BUSY), 10);
     }
 
+    /// One connection that waits for each response: coalescing brings one completion per sleep, whatever the time.
     #[test]
-    fn a_busy_loop_chooses_too_though_it_hardly_sleeps() {
+    fn peers_that_wait_for_responses_are_made_to_wait_in_trials_only() {
+        let waiting = Load {
+            rate_on: 10_000,
+            on: BUSY.off,
+            off: BUSY.on,
+            ..BUSY
+        };
+        let mut bench = Bench::new();
+        bench.stretches(2, waiting);
+        assert_eq!(bench.stretches(10 * LOST, waiting), 10 * PAIRS_LOST);
+    }
+
+    #[test]
+    fn a_stretch_of_next_to_nothing_ends_too() {
         let now = Time::from_nanos(1);
-        let mut coalescing = Coalescing::new(Duration::from_micros(100), now);
-        assert!(!coalescing.count_sleep(now + LONG / 2));
-        assert!(coalescing.count_sleep(now + LONG));
+        let coalescing = Coalescing::new(Duration::from_micros(100), now);
+        assert!(!coalescing.is_over(now + LONG / 2, COMPLETIONS - 1));
+        assert!(coalescing.is_over(now + LONG / 2, COMPLETIONS));
+        assert!(coalescing.is_over(now + LONG, 0));
+        let coalescing = Coalescing::new(LONG, now);
+        assert!(!coalescing.is_over(now + LONG * 2, 0));
     }
 
     proptest! {
-        /// The wrong choice costs what trying costs, and no more: one stretch in twenty.
+        /// Trying is all that it costs: one stretch in sixty where coalescing is dearer, one in twenty where it is not.
         #[test]
         fn it_is_never_much_dearer_than_the_cheaper_way(on in 20_u64..500, off in 20_u64..500, rate in 25_000_u64..1_000_000) {
             let load = Load {
                 on: Duration::from_micros(on),
                 off: Duration::from_micros(off),
-                rate,
-                ..BUSY
+                ..BUSY.of_rate(rate)
             };
             let mut bench = Bench::new();
             bench.stretch(load);
-            let coalesced = bench.stretches(ROUND, load);
-            let cheaper = on * 100 < off * (100 - LEAST_SAVING);
-            let wrong = if cheaper { ROUND - coalesced } else { coalesced };
-            prop_assert_eq!(wrong, PAIRS);
-            prop_assert!(wrong * 20 <= ROUND);
+            if on * 100 < off * (100 - LEAST_SAVING) {
+                prop_assert_eq!(bench.stretches(WON, load), WON - PAIRS_WON);
+            } else {
+                prop_assert_eq!(bench.stretches(LOST, load), PAIRS_LOST);
+            }
         }
     }
 }

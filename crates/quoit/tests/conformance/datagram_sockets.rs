@@ -467,9 +467,9 @@ pub(crate) fn every_way_of_waiting_works(level: &Level) {
     }
 }
 
-/// The longest time there is, with nothing to do but a timer: the loop finds that there is nothing to wait for.
+/// With nothing to do but a timer the loop finds that there is nothing to wait for.
 pub(crate) fn a_loop_with_little_to_do_does_not_coalesce(level: &Level) {
-    let coalesce = |config: &mut Config| config.wait = WaitMode::Coalesce(Duration::from_millis(100));
+    let coalesce = |config: &mut Config| config.wait = WaitMode::Coalesce(Duration::from_millis(1));
     bench_with(level, coalesce, |bench| {
         let sleep = |bench: &mut Bench| {
             let (fired, token) = (bench.timers, Token(1));
