@@ -255,6 +255,13 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
                 pace: read_pace(values, 1.0)?,
                 arguments: read_arguments(protocol, values)?,
             };
+            if load.protocol == "rpc" && matches!(load.pace, Pace::ShareOfPeak(_)) && !asks_one_message(&load)
+            {
+                section.add(
+                    "share_of_peak",
+                    "is of messages per second, and `rate` is of requests; the two are the same with `arguments = \"--messages 1\"`",
+                );
+            }
             if section.problems.is_empty()
                 && !load.is_for_clients()
                 && let Err(message) = understood(&load)
@@ -267,6 +274,13 @@ fn read_workload(section: &Section<'_>, values: &Stated<'_>) -> Option<Workload>
             Some(Workload::Load(load))
         }
     }
+}
+
+/// Whether each request is for a single message.
+fn asks_one_message(load: &LoadSpec) -> bool {
+    let text = load.arguments.join(" ").replace('=', " ");
+    let words: Vec<&str> = text.split(' ').collect();
+    words.windows(2).any(|pair| pair == ["--messages", "1"])
 }
 
 /// Whether `quoit load` understands what it will be told.

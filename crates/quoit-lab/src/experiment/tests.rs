@@ -190,6 +190,11 @@ fn mistakes_are_told_with_line_and_field() {
             "x.toml:9: case[1].rate: is given together with `share_of_peak`",
         ),
         (
+            "threads = 2",
+            "protocol = \"rpc\"\narguments = \"--messages 16\"\nshare_of_peak = 0.5",
+            "x.toml:11: case[1].share_of_peak: is of messages per second",
+        ),
+        (
             "[20, 30]",
             "[20, 3.5]",
             "x.toml:12: case[2].connections: has to be a whole number, not a float",
