@@ -245,7 +245,7 @@ final class Abi {
 
     /** Offsets in {@code quoit_counters}. */
     static final class Counters {
-        static final int STRUCT_SIZE = 544;
+        static final int STRUCT_SIZE = 552;
         static final int SUBMISSIONS = 32;
         static final int COMPLETIONS = 40;
         static final int QUEUED_BYTES = 288;
