@@ -226,9 +226,9 @@ struct Common {
           value_parser = RangedU64ValueParser::<u32>::new().range(1..=60_000))]
     kernel_poll: Option<u32>,
     /// How a loop waits: block sleeps at once; spin:US polls for so many microseconds first; poll never sleeps, and
-    /// takes a processor per loop; coalesce:US may make responses later by so many microseconds, where the loop finds that this saves
-    /// processor time; foreign
-    /// sleeps in an epoll instance of this program, as inside another library's loop
+    /// takes a processor per loop; coalesce:US may make responses later by so many microseconds, where the loop finds
+    /// that this saves processor time; foreign sleeps in an epoll instance of this program, as inside another library's
+    /// loop
     #[arg(long, global = true, value_name = "HOW", default_value = "block")]
     wait: Wait,
     /// Connections that each loop may have

@@ -16,8 +16,9 @@ const SHORTEST: Duration = Duration::from_millis(20);
 /// Completions that a stretch has, for the same reason. Not sleeps: of these there are fewer with coalescing, and its
 /// stretches would be the longer ones.
 const COMPLETIONS: u64 = 256;
-/// A stretch is over with fewer after so long, or this many times as long as a sleep.
+/// A stretch with fewer is over after so long, or after the time of [`SLEEPS`], whichever is longer.
 const LONG: Duration = Duration::from_millis(200);
+/// Sleeps that coalesce, one after the other, for which such a stretch has the time.
 const SLEEPS: u32 = 100;
 /// Pairs of stretches that must have saved something. By chance alone so many do before two have not, in one trial of a
 /// hundred.
@@ -31,29 +32,11 @@ const BETWEEN_TRIALS: u32 = 128;
 /// Completions that are to be expected within the time of a sleep, or there is nothing to coalesce.
 const LEAST_EXPECTED: u32 = 2;
 
-/// What had been done by some moment, since the loop was made.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Done {
-    /// Bytes received on connections.
-    pub(super) bytes: u64,
-    /// Completions, each datagram counted as one.
-    pub(super) completions: u64,
-}
-
-impl Done {
-    /// What a stretch is measured by: bytes, or where there are only datagrams, their number.
-    fn work_since(self, earlier: Self) -> u64 {
-        match self.bytes - earlier.bytes {
-            0 => self.completions - earlier.completions,
-            bytes => bytes,
-        }
-    }
-}
-
 /// What a stretch took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cost {
     processor: Duration,
+    /// Bytes, or where there are only datagrams, their number.
     work: u64,
 }
 
@@ -100,7 +83,10 @@ pub(super) struct Coalescing {
     begun: Time,
     /// The thread's processor time at the beginning.
     processor: Duration,
-    done: Done,
+    /// Bytes that had been received on connections by the beginning.
+    received: u64,
+    /// What may end a sleep, since the beginning: each datagram, and no send that has ended at once.
+    completions: u64,
 }
 
 impl Coalescing {
@@ -114,8 +100,15 @@ impl Coalescing {
             on: true,
             begun: now,
             processor: Duration::ZERO,
-            done: Done::default(),
+            received: 0,
+            completions: 0,
         }
+    }
+
+    /// So many completions were taken in.
+    #[inline]
+    pub(super) fn note(&mut self, completions: usize) {
+        self.completions += completions as u64;
     }
 
     /// Whether sleeps coalesce now.
@@ -125,8 +118,8 @@ impl Coalescing {
 
     /// Whether the stretch is over, so that a choice is due.
     #[inline]
-    pub(super) fn is_over(&self, now: Time, completions: u64) -> bool {
-        let least = if completions - self.done.completions >= COMPLETIONS {
+    fn is_over(&self, now: Time) -> bool {
+        let least = if self.completions >= COMPLETIONS {
             SHORTEST
         } else {
             LONG.max(self.time * SLEEPS)
@@ -134,30 +127,33 @@ impl Coalescing {
         now.since(self.begun) >= least
     }
 
-    /// A stretch is over: chooses for the next one.
-    pub(super) fn choose(&mut self, now: Time, processor: Duration, done: Done) {
+    /// A stretch is over: chooses for the next one. `processor` and `received` are the thread's and the loop's so far.
+    fn choose(&mut self, now: Time, processor: Duration, received: u64) {
         let took = now.since(self.begun);
-        let completions = done.completions - self.done.completions;
-        let expected = u128::from(completions) * self.time.as_nanos();
+        let expected = u128::from(self.completions) * self.time.as_nanos();
         let is_little = expected < u128::from(LEAST_EXPECTED) * took.as_nanos();
+        let is_trial = matches!(self.phase, Phase::Trial { .. });
         // Peers that wait for responses send less while these are late, so in a trial only the other stretch tells.
-        let may_be_slowed = self.on && matches!(self.phase, Phase::Trial { .. });
-        if is_little && !may_be_slowed {
+        if is_little && !(is_trial && self.on) {
             // With so little to do a trial would only make it later. What was found holds for when there is more.
             self.on = false;
-            if matches!(self.phase, Phase::Trial { .. }) {
+            if is_trial {
                 self.phase = TRIAL;
             }
         } else {
             let cost = Cost {
                 processor: processor.saturating_sub(self.processor),
-                work: done.work_since(self.done),
+                work: match received - self.received {
+                    0 => self.completions,
+                    bytes => bytes,
+                },
             };
             self.on = self.next(cost);
         }
         self.begun = now;
         self.processor = processor;
-        self.done = done;
+        self.received = received;
+        self.completions = 0;
     }
 
     /// Goes on after a stretch with enough to do. Returns whether the next one coalesces.
@@ -171,25 +167,27 @@ impl Coalescing {
                 *left -= 1;
                 self.saves
             }
-            // The trial begins with the next stretch: this one was not to be coalesced, as there was too little to do.
-            Phase::Trial { coalesced: None, .. } if !self.on => true,
-            Phase::Trial { coalesced, .. } if coalesced.is_none() => {
-                *coalesced = Some(cost);
-                false
-            }
-            Phase::Trial { won, lost, coalesced } => {
-                if coalesced.take().is_some_and(|coalesced| coalesced.saves(cost)) {
-                    *won += 1;
-                } else {
-                    *lost += 1;
+            Phase::Trial { won, lost, coalesced } => match coalesced.take() {
+                None if self.on => {
+                    *coalesced = Some(cost);
+                    false
                 }
-                if *won < PAIRS_WON && *lost < PAIRS_LOST {
-                    return true;
+                // The trial begins with the next stretch: in this one too little was expected.
+                None => true,
+                Some(coalesced) => {
+                    if coalesced.saves(cost) {
+                        *won += 1;
+                    } else {
+                        *lost += 1;
+                    }
+                    if *won < PAIRS_WON && *lost < PAIRS_LOST {
+                        return true;
+                    }
+                    self.saves = *won >= PAIRS_WON;
+                    self.phase = Phase::Settled { left: BETWEEN_TRIALS };
+                    self.saves
                 }
-                self.saves = *won >= PAIRS_WON;
-                self.phase = Phase::Settled { left: BETWEEN_TRIALS };
-                self.saves
-            }
+            },
         }
     }
 }
@@ -200,12 +198,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(coalescing) = &mut self.coalescing else {
             return;
         };
-        if coalescing.is_over(now, self.completions_taken) {
-            let done = Done {
-                bytes: self.counters.received_bytes.get(),
-                completions: self.completions_taken,
-            };
-            coalescing.choose(now, self.system.processor_time(), done);
+        if coalescing.is_over(now) {
+            coalescing.choose(
+                now,
+                self.system.processor_time(),
+                self.counters.received_bytes.get(),
+            );
             self.engine.coalesce(coalescing.is_on());
         }
         self.counters.coalesced_sleeps.add(u64::from(coalescing.is_on()));
@@ -251,7 +249,7 @@ mod tests {
         coalescing: Coalescing,
         now: Time,
         processor: Duration,
-        done: Done,
+        received: u64,
     }
 
     impl Bench {
@@ -262,7 +260,7 @@ mod tests {
                 now,
                 // Whatever the thread did before.
                 processor: Duration::from_secs(3),
-                done: Done::default(),
+                received: 0,
             }
         }
 
@@ -272,8 +270,8 @@ mod tests {
             loop {
                 self.now = self.now + Duration::from_micros(200);
                 let completions = if on { load.rate_on } else { load.rate } / 5_000;
-                self.done.completions += completions;
-                self.done.bytes += completions * load.bytes;
+                self.coalescing.note(usize::try_from(completions).unwrap());
+                self.received += completions * load.bytes;
                 let cost = if on { load.on } else { load.off };
                 let work = if load.bytes == 0 {
                     completions * 1_000
@@ -281,8 +279,8 @@ mod tests {
                     completions * load.bytes
                 };
                 self.processor += cost * u32::try_from(work).unwrap() / 1_000;
-                if self.coalescing.is_over(self.now, self.done.completions) {
-                    self.coalescing.choose(self.now, self.processor, self.done);
+                if self.coalescing.is_over(self.now) {
+                    self.coalescing.choose(self.now, self.processor, self.received);
                     return on;
                 }
             }
@@ -371,12 +369,14 @@ mod tests {
     #[test]
     fn a_stretch_of_next_to_nothing_ends_too() {
         let now = Time::from_nanos(1);
-        let coalescing = Coalescing::new(Duration::from_micros(100), now);
-        assert!(!coalescing.is_over(now + LONG / 2, COMPLETIONS - 1));
-        assert!(coalescing.is_over(now + LONG / 2, COMPLETIONS));
-        assert!(coalescing.is_over(now + LONG, 0));
+        let mut coalescing = Coalescing::new(Duration::from_micros(100), now);
+        assert!(coalescing.is_over(now + LONG));
+        coalescing.note(usize::try_from(COMPLETIONS).unwrap() - 1);
+        assert!(!coalescing.is_over(now + LONG / 2));
+        coalescing.note(1);
+        assert!(coalescing.is_over(now + LONG / 2));
         let coalescing = Coalescing::new(LONG, now);
-        assert!(!coalescing.is_over(now + LONG * 2, 0));
+        assert!(!coalescing.is_over(now + LONG * 2));
     }
 
     proptest! {

@@ -135,8 +135,6 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     more_completions: bool,
     /// Whether sleeps coalesce, where the mode allows it.
     coalescing: Option<Coalescing>,
-    /// Completions of all turns, if that is asked.
-    completions_taken: u64,
     /// Whether sleep outside is announced.
     parked: bool,
     /// What a poller outside waits on, if the loop was made for one.
@@ -237,7 +235,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             coalescing: Some(config.wait.coalesces())
                 .filter(|time| !time.is_zero())
                 .map(|time| Coalescing::new(time, now)),
-            completions_taken: 0,
             parked: false,
             poll_descriptor,
             notified: false,

@@ -201,8 +201,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !self.more_completions {
             self.accepts_behind = 0;
         }
-        if self.coalescing.is_some() {
-            self.completions_taken += self.completions.len() as u64;
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.note(self.completions.len());
         }
         let buffers = std::mem::take(&mut self.completions.filled);
         let mut filled = buffers.as_slice();

@@ -161,27 +161,26 @@ pub(crate) fn duplicate_inherited(descriptor: RawFd) -> Result<OwnedFd, Errno> {
     owned(unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) })
 }
 
+/// Nanoseconds of a clock that always exists and is never negative.
+#[inline]
+fn nanoseconds_of(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is that of a live timespec.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 impl SocketSys for Linux {
     fn now(&self) -> Time {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the pointer is that of a live timespec. CLOCK_MONOTONIC always exists.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-        // The monotonic clock is never negative.
-        Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        Time::from_nanos(nanoseconds_of(libc::CLOCK_MONOTONIC))
     }
 
     fn processor_time(&self) -> Duration {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the pointer is that of a live timespec. CLOCK_THREAD_CPUTIME_ID exists since Linux 2.6.12.
-        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-        // Time that was used is never negative.
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        // Since Linux 2.6.12.
+        Duration::from_nanos(nanoseconds_of(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 
     fn sleep(&self, time: Duration) {
