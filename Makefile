@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 .DEFAULT_GOAL := help
 .PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page cold-turn restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -317,7 +317,11 @@ cold-turn: toolchain ## Count what a turn executes and touches, under valgrind, 
 	@command -v valgrind >/dev/null || { \
 		echo "make: valgrind was not found; install it (Debian: apt install valgrind)" >&2; exit 1; }
 	@$(COLD_TURN) trace --keep lab/turn/results.json $(ARGS)
-	@$(COLD_TURN) page lab/turn/results.json docs/performance.md
+	@$(COLD_TURN) page lab/turn/results.json lab/turn/ends.json docs/performance.md
+
+ends: toolchain ## Measure what it costs when up to 10,000 connections end at once, keep it in lab/turn/ends.json and write docs/performance.md
+	@$(COLD_TURN) ends --keep lab/turn/ends.json $(ARGS)
+	@$(COLD_TURN) page lab/turn/results.json lab/turn/ends.json docs/performance.md
 
 DEPLOY := $(CARGO) run --quiet --profile test --package quoit-deploy --
 

@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, reason = "a program of the command line")]
 
+mod ends;
 mod mark;
 mod page;
 mod results;
@@ -13,12 +14,14 @@ mod steps;
 mod subject;
 mod trace;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::results::{Case, Results};
+use crate::ends::End;
+use crate::results::{Case, EndsResults, Results, read};
 use crate::subject::{Server, Work};
 
 /// Count the instructions and the distinct cache lines of a turn.
@@ -31,7 +34,8 @@ use crate::subject::{Server, Work};
         quoit-cold-turn trace\n  \
         quoit-cold-turn trace --server uring --work echo --requests 1 --steps\n  \
         quoit-cold-turn trace --keep lab/turn/results.json\n  \
-        quoit-cold-turn page lab/turn/results.json docs/performance.md"
+        quoit-cold-turn ends --connections 100,10000\n  \
+        quoit-cold-turn page lab/turn/results.json lab/turn/ends.json docs/performance.md"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -42,16 +46,23 @@ struct Arguments {
 enum Action {
     /// Trace the turns of each server with each kind of work, and print a table.
     Trace(TraceArguments),
+    /// Measure the processor time that it takes when many connections end at once. On a quiet machine.
+    Ends(EndsArguments),
     /// Write a page from kept results.
     Page {
         /// Results that `trace --keep` wrote.
         results: PathBuf,
+        /// Results that `ends --keep` wrote.
+        ends: PathBuf,
         /// The page.
         page: PathBuf,
     },
     /// What runs under the tracer.
     #[command(hide = true)]
     Subject(SubjectArguments),
+    /// The peers of `ends`.
+    #[command(hide = true)]
+    Peers(PeersArguments),
 }
 
 #[derive(Debug, Args)]
@@ -89,12 +100,44 @@ struct SubjectArguments {
     requests: u32,
 }
 
+#[derive(Debug, Args)]
+struct EndsArguments {
+    /// Only these servers.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    server: Vec<Server>,
+    /// Only these ways to end.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    end: Vec<End>,
+    /// Connections that end at once.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000], value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    connections: Vec<u32>,
+    /// Rounds of each case, each with a new server.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the results to this file, too.
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct PeersArguments {
+    #[arg(long)]
+    connect: SocketAddr,
+    #[arg(long, value_enum)]
+    end: End,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().action {
         Action::Trace(arguments) => trace_all(&arguments),
-        Action::Page { results, page } => {
-            Results::read(&results).and_then(|results| page::write(&results, &page))
+        Action::Ends(arguments) => measure_ends(&arguments),
+        Action::Page { results, ends, page } => {
+            read(&results).and_then(|results| page::write(&results, &read(&ends)?, &page))
         }
+        Action::Peers(PeersArguments { connect, end }) => ends::serve_peers(connect, end),
         Action::Subject(SubjectArguments {
             server,
             work,
@@ -131,7 +174,7 @@ fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
         }
     }
     if arguments.json {
-        println!("{}", results.json()?);
+        println!("{}", results::json(&results)?);
     } else {
         println!("{}", results.table());
         if arguments.steps {
@@ -140,9 +183,30 @@ fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
             }
         }
     }
-    if let Some(file) = &arguments.keep {
-        std::fs::write(file, results.json()? + "\n")
-            .map_err(|error| format!("{}: {error}", file.display()))?;
+    arguments
+        .keep
+        .as_ref()
+        .map_or(Ok(()), |file| results::keep(&results, file))
+}
+
+fn measure_ends(arguments: &EndsArguments) -> Result<(), String> {
+    let mut results = EndsResults::here();
+    for &end in chosen(&arguments.end, End::ALL) {
+        for &server in chosen(&arguments.server, Server::ALL) {
+            for &connections in &arguments.connections {
+                let case = ends::measure(server, end, connections, arguments.rounds)
+                    .map_err(|message| format!("{server}, {connections} connections, {end}: {message}"))?;
+                results.cases.push(case);
+            }
+        }
     }
-    Ok(())
+    if arguments.json {
+        println!("{}", results::json(&results)?);
+    } else {
+        println!("{}", results.table());
+    }
+    arguments
+        .keep
+        .as_ref()
+        .map_or(Ok(()), |file| results::keep(&results, file))
 }

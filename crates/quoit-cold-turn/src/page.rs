@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::results::Results;
+use crate::results::{EndsResults, Results};
 
 const HEAD: &str = "\
 # What a turn costs when it comes cold
 
-<!-- Written by `quoit-cold-turn page` from lab/turn/results.json. Do not edit: run `make cold-turn`. -->
+<!-- Written by `quoit-cold-turn page` from lab/turn. Do not edit: run `make cold-turn` or `make ends`. -->
 
 Where connections have something to say now and then, a loop sleeps between any two requests, and what it needs is out of the
 processor's caches when it wakes. So what counts is how many instructions a turn executes, and how many cache lines of 64 bytes it
@@ -24,12 +24,20 @@ counters or teardown.
 The figures are medians of 21 times. A line counts for the step that comes to it first.
 ";
 
+const ENDS: &str = "\
+## Connections that end at once
+
+All peers close, or all reset, and then turns are made until all connections are closed and freed. Here the time is the
+processor's, of the server's process and with the kernel's part of it, for each connection. A bare loop receives the end, and closes.
+A loop handles some 64 completions in a turn, so that others are served between them. Medians, with the least and the most.
+";
+
 /// Writes the page.
-pub(crate) fn write(results: &Results, page: &Path) -> Result<(), String> {
-    std::fs::write(page, text(results)).map_err(|error| format!("{}: {error}", page.display()))
+pub(crate) fn write(results: &Results, ends: &EndsResults, page: &Path) -> Result<(), String> {
+    std::fs::write(page, text(results, ends)).map_err(|error| format!("{}: {error}", page.display()))
 }
 
-fn text(results: &Results) -> String {
+fn text(results: &Results, ends: &EndsResults) -> String {
     let mut text = HEAD.to_owned();
     let Results { version, kernel, .. } = results;
     // Writing to a string does not fail.
@@ -44,19 +52,27 @@ fn text(results: &Results) -> String {
             let _ = writeln!(text, "\n### {}\n\n{}", case.title(), case.steps_table());
         }
     }
+    let EndsResults { version, kernel, .. } = ends;
+    let _ = writeln!(
+        text,
+        "\n{ENDS}\nQuoit {version}, Linux {kernel}.\n\n{}",
+        ends.table()
+    );
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::read;
 
     /// What the documents show is what was kept.
     #[test]
     fn the_page_is_that_of_the_results() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let results = Results::read(&root.join("lab/turn/results.json")).expect("kept results");
+        let results = read(&root.join("lab/turn/results.json")).expect("kept results");
+        let ends = read(&root.join("lab/turn/ends.json")).expect("kept results of ends");
         let page = std::fs::read_to_string(root.join("docs/performance.md")).expect("the page");
-        assert_eq!(page, text(&results), "run `make cold-turn`");
+        assert_eq!(page, text(&results, &ends), "run `make cold-turn` or `make ends`");
     }
 }

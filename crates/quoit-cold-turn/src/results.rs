@@ -1,11 +1,14 @@
 //! What was counted: kept as JSON, and shown as tables.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::ends::EndsCase;
 use crate::steps::{Counted, Counts, Step};
 use crate::subject::{Server, Work};
 
@@ -61,21 +64,11 @@ impl Case {
 impl Results {
     /// None yet, of this program on this kernel.
     pub(crate) fn here() -> Self {
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernel: kernel.trim().to_owned(),
+            kernel: kernel(),
             cases: Vec::new(),
         }
-    }
-
-    pub(crate) fn read(file: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
-    }
-
-    pub(crate) fn json(&self) -> Result<String, String> {
-        serde_json::to_string_pretty(self).map_err(|error| error.to_string())
     }
 
     pub(crate) fn table(&self) -> Table {
@@ -101,12 +94,83 @@ impl Results {
                 (case.total.code_lines + case.total.data_lines).to_string(),
             ]);
         }
-        for column in 2..8 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        align_right(&mut table, 2..8);
         table
+    }
+}
+
+/// All cases of connections that end.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EndsResults {
+    /// Of the program that was measured.
+    pub(crate) version: String,
+    pub(crate) kernel: String,
+    pub(crate) cases: Vec<EndsCase>,
+}
+
+impl EndsResults {
+    /// None yet, of this program on this kernel.
+    pub(crate) fn here() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: kernel(),
+            cases: Vec::new(),
+        }
+    }
+
+    pub(crate) fn table(&self) -> Table {
+        let mut table = table(&[
+            "end",
+            "server",
+            "connections",
+            "turns",
+            "µs for each",
+            "least",
+            "most",
+        ]);
+        let microseconds = |nanoseconds: f64| format!("{:.2}", nanoseconds / 1_000.0);
+        for case in &self.cases {
+            table.add_row([
+                case.end.to_string(),
+                case.server.to_string(),
+                case.connections.to_string(),
+                format!("{:.0}", case.turns),
+                microseconds(case.nanoseconds),
+                microseconds(case.range.0),
+                microseconds(case.range.1),
+            ]);
+        }
+        align_right(&mut table, 2..7);
+        table
+    }
+}
+
+/// The release of the kernel that runs.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
+/// Results that were kept.
+pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+pub(crate) fn json(results: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string_pretty(results).map_err(|error| error.to_string())
+}
+
+/// Writes results to a file, for [`read`].
+pub(crate) fn keep(results: &impl Serialize, file: &Path) -> Result<(), String> {
+    std::fs::write(file, json(results)? + "\n").map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn align_right(table: &mut Table, columns: Range<usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
 }
 
