@@ -1,6 +1,7 @@
 //! `serve http`: the HTTP connections' logic on the loop's connections.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -66,7 +67,7 @@ struct Client {
     /// Received and not yet consumed: waits until there is room for the response.
     rest: Option<Lease>,
     /// Produced, and not queued yet for want of room or memory.
-    unsent: Vec<u8>,
+    unsent: Box<[u8]>,
     /// There is more to produce.
     blocked: bool,
     /// The client has ended its side, and the connection's logic does not know yet.
@@ -76,14 +77,26 @@ struct Client {
     refused: bool,
     /// The last time that a byte was seen to move.
     active: Time,
-    /// What the kernel told of the client's progress when its time was over: if that changes within the grace, it reads.
-    taken: Option<u64>,
-    /// Bytes of a body received since `active`.
-    of_body: u64,
-    /// When the head that is incomplete now began.
-    head_begun: Option<Time>,
+    course: Course,
     /// When the deadline that is set will come.
     due: Time,
+}
+
+// What an idle connection costs is this, beside what the loop keeps for it.
+const _: () = assert!(size_of::<Option<Client>>() <= 112);
+
+/// What the limits of time look at, by the phase that the connection is in.
+#[derive(Default)]
+enum Course {
+    #[default]
+    Other,
+    /// The head that is incomplete now began then.
+    Head { begun: Time },
+    /// Bytes of a body received since the connection was active last.
+    Body { received: u64 },
+    /// Its time was over, between two requests or while it was sent a response. This is what the kernel told of the client's
+    /// progress then: if that changes within the grace, it reads.
+    Watched { taken: u64 },
 }
 
 impl HttpServer {
@@ -132,15 +145,13 @@ impl HttpServer {
         self.connections[index] = Some(Client {
             http: HttpConnection::new(),
             rest: None,
-            unsent: Vec::new(),
+            unsent: Box::default(),
             blocked: false,
             ended: false,
             closing: false,
             refused: false,
             active: now,
-            taken: None,
-            of_body: 0,
-            head_begun: None,
+            course: Course::Other,
             due: now + self.timeouts.idle,
         });
         // With all timers in use the connection goes without: the limit is set for two per connection.
@@ -183,7 +194,6 @@ impl HttpServer {
                     client.closing = true;
                     client.refused = true;
                     client.rest = None;
-                    client.unsent = Vec::new();
                 }
             }
         }
@@ -199,7 +209,7 @@ impl HttpServer {
             }
             self.output.clear();
             let input = client.rest.as_deref().unwrap_or_default();
-            let step = if std::mem::take(&mut client.ended) {
+            let step = if mem::take(&mut client.ended) {
                 client
                     .http
                     .end_of_stream(input, &mut self.output, room, &mut self.environment)
@@ -214,13 +224,12 @@ impl HttpServer {
             }
             produced |= !self.output.is_empty();
             match queue(event_loop, connection, &mut self.output) {
-                Ok(()) => client.unsent.append(&mut self.output),
+                Ok(()) => client.unsent = self.output.as_slice().into(),
                 // It closes already, so nobody waits for the rest.
                 Err(_) => {
                     client.closing = true;
                     client.refused = true;
                     client.rest = None;
-                    client.unsent = Vec::new();
                     return;
                 }
             }
@@ -276,40 +285,43 @@ impl HttpServer {
 impl Client {
     /// Queues what was produced earlier. Returns whether that is all of it.
     fn queue_unsent(&mut self, event_loop: &mut Loop, connection: ConnectionId) -> Result<bool, Refusal> {
-        queue(event_loop, connection, &mut self.unsent)?;
-        if self.unsent.is_empty() {
-            // Its memory is not kept: this is rare.
-            self.unsent = Vec::new();
-        }
+        let mut unsent = mem::take(&mut self.unsent).into_vec();
+        queue(event_loop, connection, &mut unsent)?;
+        self.unsent = unsent.into_boxed_slice();
         Ok(self.unsent.is_empty())
     }
 
     /// Something has moved. Of a body it must be enough.
     fn note_activity(&mut self, now: Time, timeouts: Timeouts) {
-        if self.http.phase() == Phase::Body {
-            self.of_body += self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
-            if self.of_body < SLOWEST_BODY * timeouts.idle.as_secs() {
-                return;
+        match &mut self.course {
+            Course::Body { received } => {
+                *received += self.rest.as_ref().map_or(0, |rest| rest.len() as u64);
+                if *received < SLOWEST_BODY * timeouts.idle.as_secs() {
+                    return;
+                }
+                *received = 0;
             }
+            Course::Watched { .. } => self.course = Course::Other,
+            Course::Head { .. } | Course::Other => {}
         }
         self.active = now;
-        self.of_body = 0;
-        self.taken = None;
     }
 
-    /// Notes when the head that is incomplete now began. What was `produced` just now ended any earlier one.
+    /// Notes the phase that the connection has come to. What was `produced` just now ended any earlier head.
     fn note_phase(&mut self, now: Time, produced: bool) {
-        self.head_begun = match self.http.phase() {
-            Phase::Head if produced => Some(now),
-            Phase::Head => Some(self.head_begun.unwrap_or(now)),
-            _ => None,
+        self.course = match (self.http.phase(), mem::take(&mut self.course)) {
+            (Phase::Head, course @ Course::Head { .. }) if !produced => course,
+            (Phase::Head, _) => Course::Head { begun: now },
+            (Phase::Body, course @ Course::Body { .. }) => course,
+            (Phase::Body, _) => Course::Body { received: 0 },
+            (Phase::Idle | Phase::Responding | Phase::Closed, _) => Course::Other,
         };
     }
 
     fn due(&self, timeouts: Timeouts) -> Time {
-        match self.head_begun {
-            Some(begun) => begun + timeouts.head,
-            None => self.active + timeouts.idle,
+        match self.course {
+            Course::Head { begun } => begun + timeouts.head,
+            _ => self.active + timeouts.idle,
         }
     }
 }
@@ -354,18 +366,19 @@ impl Handler for HttpServer {
         if client.due(self.timeouts) <= now && matches!(client.http.phase(), Phase::Idle | Phase::Responding)
         {
             // What it has not taken may be in the kernel's hands alone.
-            let taken = event_loop.taken_by_peer(connection);
-            match client.taken.take() {
-                None => {
-                    client.taken = taken;
+            let now_taken = event_loop.taken_by_peer(connection).unwrap_or_default();
+            match client.course {
+                Course::Watched { taken } if taken != now_taken => client.active = now,
+                Course::Watched { .. } => {}
+                _ => {
+                    client.course = Course::Watched { taken: now_taken };
                     let grace = GRACE.min(self.timeouts.idle / 4);
                     client.due = now + grace;
                     let _ = event_loop.set_deadline(connection, Some(grace));
                     return;
                 }
-                before if before != taken => client.active = now,
-                _ => {}
             }
+            client.course = Course::Other;
         }
         let queued = event_loop.queued(connection);
         let due = client.due(self.timeouts);

@@ -20,10 +20,8 @@ use crate::selected::StartError;
 /// How several loops share a listening address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
-    /// The first loop accepts and hands each connection to the loop that has the fewest.
-    ///
-    /// While draining there is one loss: a connection that is handed to another loop just as that one has drained
-    /// is closed, and the client sees its end or a reset. To lose none, have clients sent elsewhere before draining.
+    /// The first loop accepts and hands each connection to the loop that has the fewest. It keeps what that one refuses: a loop
+    /// that drains is handed none.
     #[default]
     HandOver,
     /// All loops accept from one socket; the kernel wakes one of them for each connection. Costs no hand-over,

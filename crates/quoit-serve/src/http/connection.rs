@@ -51,12 +51,12 @@ pub(crate) enum Phase {
     Closed,
 }
 
-#[derive(Clone, Copy)]
 enum State {
     Idle,
-    /// Part of a head is in the buffer.
-    Head,
-    Body(Body),
+    /// The head that has arrived in part, in a buffer of the [`Environment`]'s.
+    Head(Vec<u8>),
+    /// In a box, so that connections without a body are small.
+    Body(Box<Body>),
     /// The content of `/bytes/N` from `position` to `end`.
     Streaming {
         position: u64,
@@ -73,8 +73,6 @@ enum State {
 /// but for `100 Continue`, which is not sent to a client that did not wait for it.
 pub(crate) struct HttpConnection {
     state: State,
-    /// The head that has arrived in part; holds memory in [`State::Head`] alone.
-    head: Vec<u8>,
     /// Whether the empty line that RFC 9112, section 2.2, lets precede a request was seen.
     skipped_empty_line: bool,
     /// Whether the present request allows another after it.
@@ -89,7 +87,6 @@ impl HttpConnection {
     pub(crate) fn new() -> Self {
         Self {
             state: State::Idle,
-            head: Vec::new(),
             skipped_empty_line: false,
             keep_alive: true,
             is_http_1_1: true,
@@ -150,8 +147,8 @@ impl HttpConnection {
                         begun => begun,
                     };
                 }
-                State::Head => consumed += self.continue_head(rest, output, environment),
-                State::Body(body) => consumed += self.read_body(body, rest, output, room, environment),
+                State::Head(_) => consumed += self.continue_head(rest, output, environment),
+                State::Body(_) => consumed += self.read_body(rest, output, room, environment),
             }
         }
     }
@@ -174,7 +171,7 @@ impl HttpConnection {
     pub(crate) fn phase(&self) -> Phase {
         match self.state {
             State::Idle => Phase::Idle,
-            State::Head => Phase::Head,
+            State::Head(_) => Phase::Head,
             State::Body(_) => Phase::Body,
             State::Streaming { .. } => Phase::Responding,
             State::Closed => Phase::Closed,
@@ -184,9 +181,9 @@ impl HttpConnection {
     /// Ends the connection because the client took too long: with 408 when a request is under way and its
     /// response has not begun, else without a word. Flush and close after it, as after [`Next::Close`].
     pub(crate) fn time_out(&mut self, output: &mut Vec<u8>, environment: &mut Environment) {
-        let refusal = match self.state {
-            State::Head => {
-                self.head_only = is_head_request(&self.head);
+        let refusal = match &self.state {
+            State::Head(head) => {
+                self.head_only = is_head_request(head);
                 Some("the request head took too long")
             }
             State::Body(_) => Some("the request body took too long"),
@@ -258,9 +255,9 @@ impl HttpConnection {
                 length
             }
             Scan::Partial if window.len() < MAX_HEAD_BYTES => {
-                self.head = environment.take_head_buffer();
-                self.head.extend_from_slice(window);
-                self.state = State::Head;
+                let mut buffer = environment.take_head_buffer();
+                buffer.extend_from_slice(window);
+                self.state = State::Head(buffer);
                 window.len()
             }
             found => {
@@ -272,15 +269,18 @@ impl HttpConnection {
 
     /// Adds `input` to the part of a head that is in the buffer.
     fn continue_head(&mut self, input: &[u8], output: &mut Vec<u8>, environment: &mut Environment) -> usize {
-        if self.head == b"\r" && input.first() == Some(&b'\n') {
-            self.release_head(environment);
+        // Out of `self`, so that the request that it holds can be served; it goes back to the environment.
+        let mut buffer = match mem::replace(&mut self.state, State::Idle) {
+            State::Head(buffer) => buffer,
+            _ => unreachable!("the caller has seen that a head has begun"),
+        };
+        if buffer == b"\r" && input.first() == Some(&b'\n') {
+            environment.return_head_buffer(buffer);
             self.empty_line(output, environment);
             return 1;
         }
-        let before = self.head.len();
+        let before = buffer.len();
         let taken = input.len().min(MAX_HEAD_BYTES - before);
-        // Out of `self`, so that the request that it holds can be served; it goes back to the environment.
-        let mut buffer = mem::take(&mut self.head);
         buffer.extend_from_slice(&input[..taken]);
         let consumed = match head::scan(&buffer, before) {
             Scan::Complete(length) => {
@@ -289,7 +289,7 @@ impl HttpConnection {
                 consumed
             }
             Scan::Partial if buffer.len() < MAX_HEAD_BYTES => {
-                self.head = buffer;
+                self.state = State::Head(buffer);
                 return taken;
             }
             found => {
@@ -454,10 +454,10 @@ impl HttpConnection {
     /// Answers with a refusal and closes. A response that has begun is cut short instead: its framing tells
     /// the client that it is not whole.
     fn refuse(&mut self, refusal: Refusal, output: &mut Vec<u8>, environment: &mut Environment) {
-        let begun = match self.state {
+        let begun = match &self.state {
             State::Body(body) => body.is_answered(),
             State::Streaming { .. } | State::Closed => true,
-            State::Idle | State::Head => false,
+            State::Idle | State::Head(_) => false,
         };
         if !begun {
             environment.responder.refuse(output, refusal, self.head_only);
@@ -466,18 +466,15 @@ impl HttpConnection {
     }
 
     fn close(&mut self, environment: &mut Environment) {
-        self.release_head(environment);
-        self.state = State::Closed;
+        if let State::Head(buffer) = mem::replace(&mut self.state, State::Closed) {
+            environment.return_head_buffer(buffer);
+        }
     }
 
-    /// The memory that the connection itself holds.
+    /// Whether it holds memory beside itself.
     #[cfg(test)]
-    pub(super) fn head_capacity(&self) -> usize {
-        self.head.capacity()
-    }
-
-    fn release_head(&mut self, environment: &mut Environment) {
-        environment.return_head_buffer(mem::take(&mut self.head));
+    pub(super) fn holds_memory(&self) -> bool {
+        matches!(self.state, State::Head(_) | State::Body(_))
     }
 }
 

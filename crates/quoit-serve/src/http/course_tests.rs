@@ -150,7 +150,7 @@ fn time_limits() {
             .connection
             .time_out(&mut client.output, &mut client.environment);
         assert_eq!(client.connection.phase(), Phase::Closed);
-        assert_eq!(client.connection.head_capacity(), 0);
+        assert!(!client.connection.holds_memory());
         let said = client.taken();
         assert_eq!(
             client.send("GET /json HTTP/1.1\r\nHost: a\r\n\r\n"),

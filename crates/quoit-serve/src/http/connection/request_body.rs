@@ -1,5 +1,7 @@
 //! Request bodies: read as they come, echoed or discarded.
 
+use std::mem;
+
 use super::{HttpConnection, State};
 use crate::http::MAX_DISCARDED_BODY_BYTES;
 use crate::http::body::{ChunkDecoder, ChunkEvent};
@@ -9,7 +11,6 @@ use crate::http::respond::{self, Refusal, ResponseFraming, Status};
 use crate::http::routes::Route;
 
 /// A request's body while it is read.
-#[derive(Clone, Copy)]
 pub(super) struct Body {
     delimiter: Delimiter,
     purpose: Purpose,
@@ -91,19 +92,22 @@ impl HttpConnection {
             }
             _ => Purpose::Discard { route },
         };
-        self.state = State::Body(Body { delimiter, purpose });
+        self.state = State::Body(Box::new(Body { delimiter, purpose }));
         Ok(())
     }
 
     /// Reads as much of the body as there is and as `room` has place for, which is not zero.
     pub(super) fn read_body(
         &mut self,
-        mut body: Body,
         input: &[u8],
         output: &mut Vec<u8>,
         room: usize,
         environment: &mut Environment,
     ) -> usize {
+        let mut body = match mem::replace(&mut self.state, State::Idle) {
+            State::Body(body) => body,
+            _ => unreachable!("the caller has seen that a body is being read"),
+        };
         let data_limit = match body.purpose {
             Purpose::Echo { .. } => room,
             Purpose::Discard { .. } => usize::MAX,
@@ -125,6 +129,8 @@ impl HttpConnection {
                 match decoded {
                     Ok(decoded) => decoded,
                     Err(refusal) => {
+                        // It is asked whether its answer has begun.
+                        self.state = State::Body(body);
                         self.refuse(refusal, output, environment);
                         return input.len();
                     }
