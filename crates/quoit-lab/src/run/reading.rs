@@ -20,9 +20,8 @@ use crate::server::Server;
 /// The largest share of a server's processor time that reading it every second may take: a tenth of the band that the
 /// control is to reach.
 const MOST_SHARE: f64 = 0.005;
-/// Readings before one that counts: by then memory is mapped, caches are warm, and a runtime that compiles what it runs has
-/// compiled what answers. The first one of Kestrel's takes 20 ms.
-const UNCOUNTED: u32 = 4;
+/// Readings that are not timed, so that memory is mapped and caches are warm as later.
+const UNTIMED: u32 = 4;
 /// Readings over which the cost is the mean.
 const TIMED: u32 = 16;
 
@@ -57,11 +56,6 @@ impl<'a> Reader<'a> {
         Some(Reading { at, counters })
     }
 
-    /// Reads what nobody looks at, so that no first reading falls into the window. Returns whether the server shows counters.
-    pub(crate) fn warm_up(&self) -> bool {
-        (0..UNCOUNTED).all(|_| self.read().is_some())
-    }
-
     /// Whether a server that used so many nanoseconds of processor time in the last `elapsed` is read without
     /// changing its figures.
     pub(crate) fn is_bearable(&self, used_ns: f64, elapsed: Duration) -> bool {
@@ -78,8 +72,10 @@ impl<'a> Reader<'a> {
 pub(crate) fn cost(server: &Server, address: SocketAddr, site: &Site) -> Result<Option<ReadingCost>> {
     let reader = Reader::new(address, None, site);
     let tree = ProcessTree::of(server.process_id());
-    if !reader.warm_up() {
-        return Ok(None);
+    for _ in 0..UNTIMED {
+        if reader.read().is_none() {
+            return Ok(None);
+        }
     }
     let observer = cpu::cpu_time_ns(std::process::id())?;
     let before = tree.usage(false)?;
@@ -98,9 +94,6 @@ pub(crate) fn cost(server: &Server, address: SocketAddr, site: &Site) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::TcpListener;
-
     use super::*;
     use crate::experiment;
 
@@ -120,30 +113,5 @@ mod tests {
         assert!(!reader.is_bearable(0.0, Duration::ZERO));
         assert!(!Reader::new(address, None, &site).is_bearable(1e9, half));
         assert!(reader.read().is_none());
-        assert!(!reader.warm_up(), "nobody answers");
-    }
-
-    #[test]
-    fn a_server_is_read_a_few_times_before_it_counts() {
-        let (experiment, _) = experiment::find("floor").expect("it is built in");
-        let site = Site::prepare(&experiment).expect("there is a core");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("it is bound");
-        let server = std::thread::spawn(move || {
-            for read in 0..=UNCOUNTED {
-                let (mut stream, _) = listener.accept().expect("a reader");
-                let mut request = [0; 1024];
-                assert!(stream.read(&mut request).expect("a request") > 0);
-                let body = format!("quoit_reads_total {read}\n");
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-                stream.write_all((head + &body).as_bytes()).expect("it is sent");
-            }
-        });
-        let reader = Reader::new(address, None, &site);
-        assert!(reader.warm_up());
-        let reading = reader.read().expect("a reading");
-        let counters: Vec<_> = reading.counters.iter().collect();
-        assert_eq!(counters, [("reads", f64::from(UNCOUNTED))]);
-        server.join().expect("it does not panic");
     }
 }

@@ -193,10 +193,6 @@ impl Rig<'_> {
         // What answers for them makes system calls, too.
         let metrics = launched.metrics.filter(|_| !counting);
         let reader = metrics.map(|address| Reader::new(address, job.reading, self.site));
-        if let Some(reader) = &reader {
-            // A server that shows none is measured all the same.
-            reader.warm_up();
-        }
         let mut watch = Watch::new(&launched.server, reader);
         if counting {
             watch

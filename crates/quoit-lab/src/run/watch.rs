@@ -167,7 +167,14 @@ impl<'a> Watch<'a> {
         });
         let mut looks = Vec::new();
         if window.is_some() {
-            if generator.wait_until(interrupts, opens)? == Woken::Ended {
+            let mut woken = Woken::Time;
+            while woken == Woken::Time
+                && let Some(until) = next_warming(monotonic_now(), opens)
+            {
+                let _ = self.read_counters();
+                woken = generator.wait_until(interrupts, until)?;
+            }
+            if woken == Woken::Ended || generator.wait_until(interrupts, opens)? == Woken::Ended {
                 return Ok(looks);
             }
             looks.push(self.look_first()?);
@@ -187,6 +194,13 @@ impl<'a> Watch<'a> {
             }
         }
     }
+}
+
+/// While a server is warmed up, its counters are read each second, as in the window: a runtime compiles anew what it has run some
+/// tens of times, a moment after that. Returns the time after the next such reading; `None` where that would be in the window.
+fn next_warming(now: Duration, opens: Duration) -> Option<Duration> {
+    let next = now + PERIOD;
+    (next <= opens).then_some(next)
 }
 
 /// What lies between the first and the last look, and each second of it.
@@ -315,6 +329,15 @@ fn rise(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_are_read_while_a_server_warms_up_and_not_right_before_the_window() {
+        let seconds = Duration::from_secs_f64;
+        assert_eq!(next_warming(seconds(3.0), seconds(5.5)), Some(seconds(4.0)));
+        assert_eq!(next_warming(seconds(4.0), seconds(5.5)), Some(seconds(5.0)));
+        assert_eq!(next_warming(seconds(5.0), seconds(5.5)), None);
+        assert_eq!(next_warming(seconds(6.0), seconds(5.5)), None);
+    }
 
     fn look(milliseconds: u64, cpu_ns: f64) -> Look {
         Look {
