@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::ends::End;
-use crate::results::{Case, EndsResults, Results, read};
+use crate::results::{Case, Results, read};
 use crate::subject::{Server, Work};
 
 /// Count the instructions and the distinct cache lines of a turn.
@@ -190,7 +190,7 @@ fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
 }
 
 fn measure_ends(arguments: &EndsArguments) -> Result<(), String> {
-    let mut results = EndsResults::here();
+    let mut results = Results::here();
     for &end in chosen(&arguments.end, End::ALL) {
         for &server in chosen(&arguments.server, Server::ALL) {
             for &connections in &arguments.connections {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::results::{EndsResults, Results};
+use crate::ends::EndsCase;
+use crate::results::{Case, Results};
 
 const HEAD: &str = "\
 # What a turn costs when it comes cold
@@ -33,11 +34,11 @@ A loop handles some 64 completions in a turn, so that others are served between 
 ";
 
 /// Writes the page.
-pub(crate) fn write(results: &Results, ends: &EndsResults, page: &Path) -> Result<(), String> {
+pub(crate) fn write(results: &Results<Case>, ends: &Results<EndsCase>, page: &Path) -> Result<(), String> {
     std::fs::write(page, text(results, ends)).map_err(|error| format!("{}: {error}", page.display()))
 }
 
-fn text(results: &Results, ends: &EndsResults) -> String {
+fn text(results: &Results<Case>, ends: &Results<EndsCase>) -> String {
     let mut text = HEAD.to_owned();
     let Results { version, kernel, .. } = results;
     // Writing to a string does not fail.
@@ -52,7 +53,7 @@ fn text(results: &Results, ends: &EndsResults) -> String {
             let _ = writeln!(text, "\n### {}\n\n{}", case.title(), case.steps_table());
         }
     }
-    let EndsResults { version, kernel, .. } = ends;
+    let Results { version, kernel, .. } = ends;
     let _ = writeln!(
         text,
         "\n{ENDS}\nQuoit {version}, Linux {kernel}.\n\n{}",

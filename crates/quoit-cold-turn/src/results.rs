@@ -14,12 +14,12 @@ use crate::subject::{Server, Work};
 
 /// All cases of a run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Results {
-    /// Of the program that was traced.
+pub(crate) struct Results<C> {
+    /// Of the program that was traced or measured.
     pub(crate) version: String,
     /// Of the kernel: what it offers decides which way a turn takes.
     pub(crate) kernel: String,
-    pub(crate) cases: Vec<Case>,
+    pub(crate) cases: Vec<C>,
 }
 
 /// A server with one kind of work, and as many requests at once.
@@ -61,16 +61,19 @@ impl Case {
     }
 }
 
-impl Results {
+impl<C> Results<C> {
     /// None yet, of this program on this kernel.
     pub(crate) fn here() -> Self {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernel: kernel(),
+            kernel: kernel.trim().to_owned(),
             cases: Vec::new(),
         }
     }
+}
 
+impl Results<Case> {
     pub(crate) fn table(&self) -> Table {
         let mut table = table(&[
             "work",
@@ -99,25 +102,7 @@ impl Results {
     }
 }
 
-/// All cases of connections that end.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct EndsResults {
-    /// Of the program that was measured.
-    pub(crate) version: String,
-    pub(crate) kernel: String,
-    pub(crate) cases: Vec<EndsCase>,
-}
-
-impl EndsResults {
-    /// None yet, of this program on this kernel.
-    pub(crate) fn here() -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            kernel: kernel(),
-            cases: Vec::new(),
-        }
-    }
-
+impl Results<EndsCase> {
     pub(crate) fn table(&self) -> Table {
         let mut table = table(&[
             "end",
@@ -143,12 +128,6 @@ impl EndsResults {
         align_right(&mut table, 2..7);
         table
     }
-}
-
-/// The release of the kernel that runs.
-fn kernel() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release.trim().to_owned()
 }
 
 /// Results that were kept.
