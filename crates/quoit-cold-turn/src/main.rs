@@ -3,6 +3,8 @@
 //! Where requests come now and then, what a turn needs is out of the processor's caches when it wakes. So its cost is the
 //! instructions it executes and, more, the distinct cache lines that it touches. Both are counted under a tracer (valgrind's
 //! lackey), so that neighbours and the machine's clock do not matter. The kernel's side is not in it.
+//!
+//! Beside that, what it takes of the processors' time when many connections end at once, the kernel's side with it.
 
 #![allow(clippy::print_stdout, reason = "a program of the command line")]
 
@@ -100,6 +102,9 @@ struct SubjectArguments {
     requests: u32,
 }
 
+/// As many as a loop of Quoit has room for by default.
+const MOST_CONNECTIONS: i64 = 16_384;
+
 #[derive(Debug, Args)]
 struct EndsArguments {
     /// Only these servers.
@@ -109,7 +114,7 @@ struct EndsArguments {
     #[arg(long, value_delimiter = ',', value_enum)]
     end: Vec<End>,
     /// Connections that end at once.
-    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000], value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000], value_parser = clap::value_parser!(u32).range(1..=MOST_CONNECTIONS))]
     connections: Vec<u32>,
     /// Rounds of each case, each with a new server.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
@@ -183,10 +188,7 @@ fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
             }
         }
     }
-    arguments
-        .keep
-        .as_ref()
-        .map_or(Ok(()), |file| results::keep(&results, file))
+    results::keep(&results, arguments.keep.as_deref())
 }
 
 fn measure_ends(arguments: &EndsArguments) -> Result<(), String> {
@@ -205,8 +207,5 @@ fn measure_ends(arguments: &EndsArguments) -> Result<(), String> {
     } else {
         println!("{}", results.table());
     }
-    arguments
-        .keep
-        .as_ref()
-        .map_or(Ok(()), |file| results::keep(&results, file))
+    results::keep(&results, arguments.keep.as_deref())
 }

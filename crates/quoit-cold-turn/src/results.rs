@@ -140,8 +140,11 @@ pub(crate) fn json(results: &impl Serialize) -> Result<String, String> {
     serde_json::to_string_pretty(results).map_err(|error| error.to_string())
 }
 
-/// Writes results to a file, for [`read`].
-pub(crate) fn keep(results: &impl Serialize, file: &Path) -> Result<(), String> {
+/// Writes results to a file, if one is given, for [`read`].
+pub(crate) fn keep(results: &impl Serialize, file: Option<&Path>) -> Result<(), String> {
+    let Some(file) = file else {
+        return Ok(());
+    };
     std::fs::write(file, json(results)? + "\n").map_err(|error| format!("{}: {error}", file.display()))
 }
 

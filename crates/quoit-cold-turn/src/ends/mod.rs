@@ -70,8 +70,8 @@ trait Ending {
 
 fn new_server(server: Server, connections: u32) -> Result<Box<dyn Ending>, String> {
     Ok(match server {
-        Server::Uring => Box::new(quoit_loop::Served::new(quoit::EngineKind::Uring, connections)?),
-        Server::Epoll => Box::new(quoit_loop::Served::new(quoit::EngineKind::Epoll, connections)?),
+        Server::Uring => Box::new(quoit_loop::Served::new(quoit::EngineKind::Uring)?),
+        Server::Epoll => Box::new(quoit_loop::Served::new(quoit::EngineKind::Epoll)?),
         Server::BareUring => Box::new(bare::Uring::new(connections)?),
         Server::BareEpoll => Box::new(bare::Epoll::new()?),
     })
@@ -86,15 +86,14 @@ pub(crate) fn measure(server: Server, end: End, connections: u32, rounds: u32) -
         costs.push(time.as_nanos() as f64 / f64::from(connections));
         turns.push(f64::from(count));
     }
-    costs.sort_by(f64::total_cmp);
-    let range = (costs[0], costs[costs.len() - 1]);
+    let nanoseconds = median(&mut costs);
     Ok(EndsCase {
         server,
         end,
         connections,
         turns: median(&mut turns),
-        nanoseconds: median(&mut costs),
-        range,
+        nanoseconds,
+        range: (costs[0], costs[costs.len() - 1]),
     })
 }
 
@@ -126,6 +125,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
+/// Sorts the values, too.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -33,10 +33,9 @@ impl Handler for Counting {
 }
 
 impl Served {
-    pub(super) fn new(engine: EngineKind, connections: u32) -> Result<Self, String> {
+    pub(super) fn new(engine: EngineKind) -> Result<Self, String> {
         let config = Config {
             engine: EngineChoice::Require(engine),
-            connections: connections.max(Config::default().connections),
             ..Config::default()
         };
         let mut event_loop =
