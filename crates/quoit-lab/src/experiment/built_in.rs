@@ -60,6 +60,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "open-loop",
     "rate-net-http",
     "rate-fasthttp",
+    "rate-gnet",
     "rate-axum",
     "rate-netty",
     "rate-kestrel",

@@ -66,7 +66,7 @@ const USERS: [Users; 5] = [
         name: "Go",
         file: "pay-go",
         guide: "go.md",
-        experiments: &["plaintext", "echo", "rate-net-http", "rate-fasthttp"],
+        experiments: &["plaintext", "echo", "rate-gnet", "rate-net-http", "rate-fasthttp"],
         ecosystem: Ecosystem::Go,
         about: "The same handlers, each on the loops and on what a Go program would use otherwise: gnet, fasthttp and \
                 net/http. `listener` is net/http over our `net.Listener`.",
