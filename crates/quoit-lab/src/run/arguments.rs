@@ -47,9 +47,9 @@ pub(crate) struct RunArguments {
     /// Seconds of each measured window
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// Only cases with this in their name
+    /// Only cases with this in their name; may be given several times, for the cases of each
     #[arg(long, value_name = "TEXT")]
-    case: Option<String>,
+    case: Vec<String>,
     /// Only these servers; the baseline, and those that they are compared with, stay. A comma within a name is no border
     #[arg(long, value_name = "SERVER,...")]
     only: Vec<String>,
@@ -103,15 +103,7 @@ impl RunArguments {
         if self.quick {
             experiment = experiment.quickened();
         }
-        if let Some(text) = &self.case {
-            let names = names(experiment.cases.iter().map(|case| case.name.as_str()));
-            experiment.cases.retain(|case| case.name.contains(text));
-            if experiment.cases.is_empty() {
-                return Err(LabError::new(format!(
-                    "--case {text}: no case has that in its name; there are {names}"
-                )));
-            }
-        }
+        self.select_cases(&mut experiment)?;
         let effort = &mut experiment.effort;
         effort.seconds = self.seconds.unwrap_or(effort.seconds);
         if let Some(pairs) = self.pairs {
@@ -146,6 +138,24 @@ impl RunArguments {
             quick: self.quick,
             within: (self.quick && !own_effort).then_some(budget::QUICK),
         })
+    }
+
+    fn select_cases(&self, experiment: &mut Experiment) -> Result<()> {
+        if self.case.is_empty() {
+            return Ok(());
+        }
+        let all = names(experiment.cases.iter().map(|case| case.name.as_str()));
+        for text in &self.case {
+            if !experiment.cases.iter().any(|case| case.name.contains(text)) {
+                return Err(LabError::new(format!(
+                    "--case {text}: no case has that in its name; there are {all}"
+                )));
+            }
+        }
+        experiment
+            .cases
+            .retain(|case| self.case.iter().any(|text| case.name.contains(text)));
+        Ok(())
     }
 
     fn select_servers(&self, experiment: &mut Experiment) -> Result<()> {
@@ -281,6 +291,10 @@ mod tests {
         );
         let chosen = choose("plaintext --case 16").expect("it can be chosen");
         assert_eq!(chosen.experiment.cases.len(), 1);
+        // Each in its place, and once.
+        let all = choose("plaintext").expect("it can be chosen").experiment.cases;
+        let chosen = choose("plaintext --case 16 --case connections").expect("it can be chosen");
+        assert_eq!(chosen.experiment.cases, all);
     }
 
     #[test]
@@ -321,6 +335,10 @@ mod tests {
             ("nothing-of-that-name", "there is no experiment"),
             ("plaintext --only nobody", "no server has this name"),
             ("plaintext --case nothing", "no case has that"),
+            (
+                "plaintext --case 16 --case nothing",
+                "--case nothing: no case has that",
+            ),
             (
                 "plaintext --pairs 9 --most-pairs 8",
                 "at least the number of pairs",
