@@ -47,7 +47,7 @@ pub(crate) struct RunArguments {
     /// Seconds of each measured window
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// Only cases with this in their name; may be given several times, for the cases of each
+    /// Only the case of this name or, if there is none, those with this in their names; may be given several times
     #[arg(long, value_name = "TEXT")]
     case: Vec<String>,
     /// Only these servers; the baseline, and those that they are compared with, stay. A comma within a name is no border
@@ -145,16 +145,27 @@ impl RunArguments {
             return Ok(());
         }
         let all = names(experiment.cases.iter().map(|case| case.name.as_str()));
+        let mut kept = vec![false; experiment.cases.len()];
         for text in &self.case {
-            if !experiment.cases.iter().any(|case| case.name.contains(text)) {
+            let whole = experiment.cases.iter().any(|case| case.name == *text);
+            let mut any = false;
+            for (case, kept) in experiment.cases.iter().zip(&mut kept) {
+                let named = if whole {
+                    case.name == *text
+                } else {
+                    case.name.contains(text)
+                };
+                *kept |= named;
+                any |= named;
+            }
+            if !any {
                 return Err(LabError::new(format!(
                     "--case {text}: no case has that in its name; there are {all}"
                 )));
             }
         }
-        experiment
-            .cases
-            .retain(|case| self.case.iter().any(|text| case.name.contains(text)));
+        let mut kept = kept.into_iter();
+        experiment.cases.retain(|_| kept.next() == Some(true));
         Ok(())
     }
 
@@ -258,8 +269,11 @@ mod tests {
     }
 
     fn choose(arguments: &str) -> Result<Chosen> {
-        let words = std::iter::once("quoit").chain(arguments.split_whitespace());
-        Program::try_parse_from(words)
+        choose_from(&arguments.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn choose_from(words: &[&str]) -> Result<Chosen> {
+        Program::try_parse_from(std::iter::once(&"quoit").chain(words))
             .expect("it is a command line")
             .run
             .choose()
@@ -295,6 +309,10 @@ mod tests {
         let all = choose("plaintext").expect("it can be chosen").experiment.cases;
         let chosen = choose("plaintext --case 16 --case connections").expect("it can be chosen");
         assert_eq!(chosen.experiment.cases, all);
+        // A whole name, which others begin with.
+        let argument = format!("--case={}", all[0].name);
+        let chosen = choose_from(&["plaintext", &argument]).expect("it can be chosen");
+        assert_eq!(chosen.experiment.cases, all[..1]);
     }
 
     #[test]
