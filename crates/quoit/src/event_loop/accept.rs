@@ -11,7 +11,7 @@ use crate::command::{AttachOptions, Command, StreamOptions};
 use crate::engine::{Engine, Handle, Kind, Operation, is_of_one_accept};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
-use crate::id::{ConnectionId, ListenerId, Slot, Token};
+use crate::id::{ConnectionId, ListenerId, LoopIndex, Slot, Token};
 use crate::listen::{ListenError, ListenOptions, ListenSocket, Step};
 use crate::remote::{PostError, Remote};
 use crate::sys::SocketSys;
@@ -417,7 +417,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.arm_receive(connection.slot());
     }
 
-    /// Hands an accepted socket to the loop with the fewest connections, or the next that takes it.
+    /// Hands an accepted socket to the loop with the fewest connections, or the next that takes it: one that drains or whose
+    /// inbox is full takes none. If nobody does it is this loop's, as far as it has room.
     fn spread_accepted(&mut self, listener: ListenerId, descriptor: OwnedFd, remotes: &[Remote]) {
         let options = AttachOptions {
             paused: false,
@@ -435,8 +436,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             token: Token::NONE,
         };
         if let Err(PostError::Full(command) | PostError::Closed(command)) = least.hand_over(command) {
-            self.execute(command);
+            self.spread_refused(command, remotes, least.loop_index());
         }
+    }
+
+    #[cold]
+    fn spread_refused(&mut self, mut command: Command<'static>, remotes: &[Remote], refused: LoopIndex) {
+        let mut others: Vec<_> = remotes
+            .iter()
+            .filter(|remote| remote.loop_index() != refused)
+            .collect();
+        others.sort_by_key(|remote| remote.connections());
+        for other in others {
+            if other.loop_index() == self.index {
+                break;
+            }
+            match other.hand_over(command) {
+                Ok(()) => return,
+                Err(PostError::Full(back) | PostError::Closed(back)) => command = back,
+            }
+        }
+        self.execute(command);
     }
 
     /// Tries again after a while, longer each time, or when this loop closes something.

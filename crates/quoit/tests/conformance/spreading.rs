@@ -18,7 +18,8 @@ use crate::sockets::{Client, PATIENCE, pattern};
 macro_rules! spreading {
     ($level:ident) => {
         tests! { $level, spreading: handed_over shared a_port_for_each the_runtime_drains
-        what_is_queued_at_a_drain_goes_where_there_is_room a_loop_that_drains_is_handed_nothing }
+        what_is_queued_at_a_drain_goes_where_there_is_room a_loop_that_drains_is_handed_nothing
+        a_loop_that_drains_is_passed_over }
     };
 }
 
@@ -167,6 +168,68 @@ pub(crate) fn a_loop_that_drains_is_handed_nothing(level: &Level) {
     }
     drop(draining);
     accepting.turn([], &mut events, Some(Duration::ZERO)).unwrap();
+    for client in &mut clients {
+        assert_eq!(client.receive(5), b"hello");
+    }
+}
+
+/// The loop that accepts is full, the one with the fewest connections drains, and a third has room.
+pub(crate) fn a_loop_that_drains_is_passed_over(level: &Level) {
+    const ROOM: u32 = 4;
+    let config = Config {
+        connections: ROOM,
+        ..level.config()
+    };
+    let indices = [0, 1, 2].map(|index| LoopIndex::new(index).unwrap());
+    let [mut accepting, mut draining, mut third] =
+        indices.map(|index| Loop::new(index, config.clone()).unwrap());
+    let mut events = Events::with_capacity(64);
+    let mut far_ends = Vec::new();
+    let mut fill = |event_loop: &mut Loop, count| {
+        for _ in 0..count {
+            let (near, far) = UnixStream::pair().unwrap();
+            far_ends.push(far);
+            event_loop
+                .attach(near.into(), &AttachOptions::default(), Token::NONE)
+                .unwrap();
+        }
+    };
+    fill(&mut accepting, ROOM);
+    fill(&mut third, 1);
+    draining.drain(PATIENCE);
+    while !events.drain().any(|event| matches!(event, Event::Drained)) {
+        draining.turn([], &mut events, Some(PATIENCE)).unwrap();
+    }
+    let options = ListenerOptions {
+        accept: Accept::Spread([accepting.remote(), draining.remote(), third.remote()].into()),
+        ..ListenerOptions::default()
+    };
+    let listener = accepting.listen(&loopback(), &options).unwrap();
+    let address = accepting.listener_address(listener).unwrap();
+    let mut clients: Vec<_> = (1..ROOM).map(|_| Client::connect(&address)).collect();
+    let mut accepted = 0;
+    let begin = Instant::now();
+    while accepted < clients.len() {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{accepted} of {} are accepted",
+            clients.len()
+        );
+        accepting
+            .turn([], &mut events, Some(Duration::from_millis(1)))
+            .unwrap();
+        third
+            .turn([], &mut events, Some(Duration::from_millis(1)))
+            .unwrap();
+        for event in events.drain() {
+            if let Event::Accepted { connection, .. } = event {
+                assert_eq!(connection.loop_index(), indices[2]);
+                third.send(connection, b"hello", Token::NONE).unwrap();
+                accepted += 1;
+            }
+        }
+    }
+    third.turn([], &mut events, Some(Duration::ZERO)).unwrap();
     for client in &mut clients {
         assert_eq!(client.receive(5), b"hello");
     }
