@@ -133,6 +133,18 @@ pub(crate) fn the_runtime_drains(level: &Level) {
     assert_eq!(counts.closed.load(Ordering::SeqCst), 1);
 }
 
+/// Connections that say nothing, and their peers' ends.
+fn fill(event_loop: &mut Loop, connections: u32) -> Vec<UnixStream> {
+    let attach = |_| {
+        let (near, far) = UnixStream::pair().unwrap();
+        event_loop
+            .attach(near.into(), &AttachOptions::default(), Token::NONE)
+            .unwrap();
+        far
+    };
+    (0..connections).map(attach).collect()
+}
+
 /// A loop that drains may end at any moment, and what it was handed would be reset.
 pub(crate) fn a_loop_that_drains_is_handed_nothing(level: &Level) {
     let indices = [0, 1].map(|index| LoopIndex::new(index).unwrap());
@@ -184,18 +196,7 @@ pub(crate) fn a_loop_that_drains_is_passed_over(level: &Level) {
     let [mut accepting, mut draining, mut third] =
         indices.map(|index| Loop::new(index, config.clone()).unwrap());
     let mut events = Events::with_capacity(64);
-    let mut far_ends = Vec::new();
-    let mut fill = |event_loop: &mut Loop, count| {
-        for _ in 0..count {
-            let (near, far) = UnixStream::pair().unwrap();
-            far_ends.push(far);
-            event_loop
-                .attach(near.into(), &AttachOptions::default(), Token::NONE)
-                .unwrap();
-        }
-    };
-    fill(&mut accepting, ROOM);
-    fill(&mut third, 1);
+    let _peers = (fill(&mut accepting, ROOM), fill(&mut third, 1));
     draining.drain(PATIENCE);
     while !events.drain().any(|event| matches!(event, Event::Drained)) {
         draining.turn([], &mut events, Some(PATIENCE)).unwrap();
@@ -245,12 +246,7 @@ pub(crate) fn what_is_queued_at_a_drain_goes_where_there_is_room(level: &Level) 
     let indices = [0, 1].map(|index| LoopIndex::new(index).unwrap());
     let mut loops = indices.map(|index| Loop::new(index, config.clone()).unwrap());
     let mut events = Events::with_capacity(64);
-    for _ in 0..ROOM {
-        let (near, _far) = UnixStream::pair().unwrap();
-        loops[0]
-            .attach(near.into(), &AttachOptions::default(), Token::NONE)
-            .unwrap();
-    }
+    let _peers = fill(&mut loops[0], ROOM);
     let accept = Accept::Spread(loops.iter().map(Loop::remote).collect());
     let options = ListenerOptions {
         accept,
