@@ -13,6 +13,7 @@
 //! levels cover every moment that the clock can show, so that none is too far away.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crate::errno::Errno;
 use crate::reserved::with_room;
@@ -35,7 +36,8 @@ const _: () = assert!(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimerId {
     entry: u32,
-    serial: u64,
+    /// Never 0, so that no timer takes no more memory than one: every connection has room for two, and mostly none.
+    serial: NonZeroU64,
 }
 
 /// The neighbours in a circular list, each the index of a link: that of an end of a list, or of an entry.
@@ -134,14 +136,14 @@ impl<K: Copy> Wheel<K> {
         self.place(index);
         Some(TimerId {
             entry: index,
-            serial: self.serial,
+            serial: NonZeroU64::new(self.serial).expect("counted up just now"),
         })
     }
 
     /// Removes a timer and returns its key, or `None` if it has expired or was cancelled before.
     pub(crate) fn cancel(&mut self, timer: TimerId) -> Option<K> {
         let entry = self.entries.get(timer.entry as usize)?;
-        if entry.serial != timer.serial {
+        if entry.serial != timer.serial.get() {
             return None;
         }
         Some(self.remove(timer.entry))
