@@ -167,6 +167,9 @@ fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
     let mut results = Results::here();
     for &work in chosen(&arguments.work, Work::ALL) {
         for &server in chosen(&arguments.server, Server::ALL) {
+            if !server.does(work) {
+                continue;
+            }
             for &requests in &arguments.requests {
                 let traced = trace::run(server, work, requests)
                     .map_err(|message| format!("{server}, {work}, {requests} at once: {message}"))?;
@@ -194,7 +197,7 @@ fn trace_all(arguments: &TraceArguments) -> Result<(), String> {
 fn measure_ends(arguments: &EndsArguments) -> Result<(), String> {
     let mut results = Results::here();
     for &end in chosen(&arguments.end, End::ALL) {
-        for &server in chosen(&arguments.server, Server::ALL) {
+        for &server in chosen(&arguments.server, Server::IN_RUST) {
             for &connections in &arguments.connections {
                 let case = ends::measure(server, end, connections, arguments.rounds)
                     .map_err(|message| format!("{server}, {connections} connections, {end}: {message}"))?;

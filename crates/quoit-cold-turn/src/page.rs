@@ -22,6 +22,10 @@ responses of the one before, waits, and takes in what is there.
 sends them back on the one UDP socket. A bare loop does the same work on the same interface and nothing else: no limits, timers,
 counters or teardown.
 
+`from C` drives the same loop through the C ABI, as Go, Java and .NET do: a command and an event for each request, and another
+command that gives the received memory back (`echo` gives it with the send). The step `C ABI` is what that adds: what a binding
+makes of an event in its own language is the binding's, and not in it.
+
 The figures are medians of 21 times. A line counts for the step that comes to it first.
 ";
 

@@ -32,6 +32,8 @@ pub(crate) enum Step {
     Events,
     /// Counters, the clock, the owner.
     Upkeep,
+    /// The C ABI: commands and events as C has them, and the fence around the call.
+    Crossing,
     /// All that a bare loop does.
     Bare,
     /// The program's own: not counted.
@@ -50,6 +52,7 @@ impl fmt::Display for Step {
             Self::Timers => "timers",
             Self::Events => "events",
             Self::Upkeep => "upkeep",
+            Self::Crossing => "C ABI",
             Self::Bare => "bare loop",
             Self::Handler => "handler",
         })
@@ -133,6 +136,8 @@ impl Counted {
 struct Place {
     /// `None`: of whoever calls it.
     step: Option<Step>,
+    /// Whether it is in the core, and not in a library below it.
+    is_core: bool,
     function: String,
 }
 
@@ -152,13 +157,22 @@ pub(crate) fn count(traced: &Traced) -> Result<Counted, String> {
         let mut code = HashSet::new();
         let mut data = HashSet::new();
         let mut current = Step::Upkeep;
+        // What the core goes on with behind its caller's part.
+        let mut core = Step::Upkeep;
         for access in round {
             match *access {
                 Access::Code { address, size } => {
                     let place = places
                         .entry(address)
                         .or_insert_with(|| place_of(&loader, address.wrapping_sub(traced.bias)));
-                    current = place.step.unwrap_or(current);
+                    current = match place.step {
+                        Some(step) => step,
+                        None if place.is_core => core,
+                        None => current,
+                    };
+                    if current != Step::Crossing {
+                        core = current;
+                    }
                     *counted
                         .functions
                         .entry((current, place.function.clone()))
@@ -248,7 +262,29 @@ fn place_of(loader: &addr2line::Loader, address: u64) -> Place {
         Some(Step::Handler) => steps.next().or(Some(Step::Handler)),
         step => step,
     };
-    Place { step, function }
+    // The C ABI calls the core, which asks it for the next command: whose code it is, the innermost function of the two says.
+    let innermost = frames
+        .iter()
+        .map(|(_, file)| file)
+        .find(|file| is_crossing(file) || is_core(file));
+    let step = if innermost.is_some_and(|file| is_crossing(file)) {
+        Some(Step::Crossing)
+    } else {
+        step
+    };
+    Place {
+        step,
+        is_core: innermost.is_some_and(|file| is_core(file)),
+        function,
+    }
+}
+
+fn is_crossing(file: &str) -> bool {
+    file.contains("quoit-capi/src/")
+}
+
+fn is_core(file: &str) -> bool {
+    file.contains("quoit/src/")
 }
 
 /// The step that a frame decides, if it does.
@@ -261,7 +297,7 @@ fn step_of(function: &str, file: &str) -> Option<Step> {
         let drives = function.contains("turn") || function.contains("::run");
         return (!drives).then_some(Step::Handler);
     }
-    if !file.contains("quoit/src/") {
+    if !is_core(file) {
         return None;
     }
     let name = bare_name(function);

@@ -74,6 +74,11 @@ fn new_server(server: Server, connections: u32) -> Result<Box<dyn Ending>, Strin
         Server::Epoll => Box::new(quoit_loop::Served::new(quoit::EngineKind::Epoll)?),
         Server::BareUring => Box::new(bare::Uring::new(connections)?),
         Server::BareEpoll => Box::new(bare::Epoll::new()?),
+        Server::UringFromC | Server::EpollFromC => {
+            return Err(
+                "ends are measured of the loops below the C ABI, which adds an event to each".to_owned(),
+            );
+        }
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod bare_epoll;
 mod bare_uring;
+mod c_abi;
 mod quoit_loop;
 
 use std::fmt;
@@ -34,10 +35,29 @@ pub(crate) enum Server {
     BareUring,
     /// The same on epoll.
     BareEpoll,
+    /// Quoit on io_uring behind the C ABI, as the front doors of other languages have it.
+    UringFromC,
+    /// The same on epoll.
+    EpollFromC,
 }
 
 impl Server {
-    pub(crate) const ALL: &[Self] = &[Self::Uring, Self::Epoll, Self::BareUring, Self::BareEpoll];
+    pub(crate) const ALL: &[Self] = &[
+        Self::Uring,
+        Self::Epoll,
+        Self::BareUring,
+        Self::BareEpoll,
+        Self::UringFromC,
+        Self::EpollFromC,
+    ];
+
+    /// What `ends` compares: there the C ABI adds an event of each connection and nothing else.
+    pub(crate) const IN_RUST: &[Self] = &[Self::Uring, Self::Epoll, Self::BareUring, Self::BareEpoll];
+
+    /// Whether it does this work.
+    pub(crate) fn does(self, work: Work) -> bool {
+        work != Work::Datagram || !matches!(self, Self::UringFromC | Self::EpollFromC)
+    }
 
     pub(crate) fn is_bare(self) -> bool {
         matches!(self, Self::BareUring | Self::BareEpoll)
@@ -51,6 +71,8 @@ impl fmt::Display for Server {
             Self::Epoll => "quoit, epoll",
             Self::BareUring => "bare io_uring",
             Self::BareEpoll => "bare epoll",
+            Self::UringFromC => "from C, io_uring",
+            Self::EpollFromC => "from C, epoll",
         })
     }
 }
@@ -98,6 +120,8 @@ pub(crate) fn run(server: Server, work: Work, requests: usize) -> Result<(), Str
         Server::Epoll => Box::new(quoit_loop::Served::new(quoit::EngineKind::Epoll, work)?),
         Server::BareUring => Box::new(bare_uring::Served::new(work)?),
         Server::BareEpoll => Box::new(bare_epoll::Served::new(work)?),
+        Server::UringFromC => Box::new(c_abi::Served::new(quoit::EngineKind::Uring, work)?),
+        Server::EpollFromC => Box::new(c_abi::Served::new(quoit::EngineKind::Epoll, work)?),
     };
     let mut clients = Clients::new(&mut *served, work, requests)?;
     let marks = Marks::new()?;
