@@ -3,6 +3,8 @@
 //! Copied sends gather in chunks; lent memory, singly or as lists of pieces, and file ranges are queued by reference. One
 //! send operation takes as much from the front as one gathered call can carry. What it has sent leaves the queue, and is
 //! freed at once, or for zero-copy sends when the kernel has said that it is done.
+//!
+//! Nearly always one copied chunk is all there is. It is kept apart, so that no list is touched for it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,6 +15,14 @@ use crate::command::{FileRange, Lent, OnShort, RawBytes, RawPieces};
 use crate::engine::{Gather, Message};
 use crate::id::Token;
 
+mod gathering;
+#[cfg(test)]
+mod tests;
+
+use gathering::Gathering;
+#[cfg(test)]
+use gathering::piece;
+
 /// Pieces of one operation.
 pub(crate) const MAX_PIECES: usize = RawPieces::MOST;
 /// Bytes of one send operation: below the kernel's own limit of 2 GiB less a page (`MAX_RW_COUNT`).
@@ -22,13 +32,46 @@ const FILE_STEP: u64 = 1 << 20;
 /// An emptied queue keeps room for this many segments; more is given back.
 const KEPT_SEGMENTS: usize = 8;
 
+/// A chunk and the bytes of it that are still to be sent: one at least.
+#[derive(Debug)]
+struct Copied {
+    chunk: Chunk,
+    start: u32,
+    end: u32,
+}
+
+impl Copied {
+    /// Copies as much of `bytes` as a new chunk holds. Returns what is left as well.
+    #[inline]
+    fn of<'a>(bytes: &'a [u8], chunks: &mut Chunks) -> (Self, &'a [u8]) {
+        let chunk = chunks.take().expect("counted before");
+        let mut copied = Self {
+            chunk,
+            start: 0,
+            end: 0,
+        };
+        let rest = copied.fill(bytes, chunks);
+        (copied, rest)
+    }
+
+    fn length(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Fills what is left of the chunk. Returns the bytes that found no room.
+    #[inline]
+    fn fill<'a>(&mut self, bytes: &'a [u8], chunks: &mut Chunks) -> &'a [u8] {
+        let room = (chunks.size() - self.end) as usize;
+        let (now, rest) = bytes.split_at(room.min(bytes.len()));
+        chunks.write(&self.chunk, self.end, now);
+        self.end += now.len() as u32;
+        rest
+    }
+}
+
 #[derive(Debug)]
 enum Segment {
-    Copied {
-        chunk: Chunk,
-        start: u32,
-        end: u32,
-    },
+    Copied(Copied),
     Lent {
         memory: Lent,
         start: usize,
@@ -68,6 +111,8 @@ struct HeldQueue {
 /// The queue. It holds no memory while it is empty, but for a little room.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
+    /// All that is queued, if that is one chunk: the list is empty then.
+    only: Option<Copied>,
     segments: VecDeque<Segment>,
     /// What gathered segments have still to send.
     pieces: VecDeque<RawBytes>,
@@ -96,7 +141,7 @@ pub(crate) enum Batch {
 
 impl Outbound {
     pub(crate) fn is_empty(&self) -> bool {
-        self.segments.is_empty()
+        self.only.is_none() && self.segments.is_empty()
     }
 
     /// Bytes of memory queued, or held by the kernel.
@@ -106,7 +151,7 @@ impl Outbound {
 
     /// Segments and gathered pieces queued.
     pub(crate) fn pieces(&self) -> usize {
-        self.segments.len() + self.pieces.len()
+        usize::from(self.only.is_some()) + self.segments.len() + self.pieces.len()
     }
 
     /// Whether the kernel holds memory of zero-copy sends.
@@ -115,12 +160,14 @@ impl Outbound {
     }
 
     /// Chunks that a copy of so many bytes would take.
+    #[inline]
     pub(crate) fn chunks_for(&self, bytes: usize, chunks: &Chunks) -> usize {
         let size = chunks.size() as usize;
-        let tail = match self.segments.back() {
-            Some(Segment::Copied { end, .. }) => size - *end as usize,
-            _ => 0,
+        let last = match (&self.only, self.segments.back()) {
+            (Some(copied), _) | (None, Some(Segment::Copied(copied))) => Some(copied),
+            _ => None,
         };
+        let tail = last.map_or(0, |copied| size - copied.end as usize);
         let rest = bytes.saturating_sub(tail);
         if rest <= size {
             // Nearly always, and without a division.
@@ -131,31 +178,47 @@ impl Outbound {
     }
 
     /// Copies all of `bytes` into chunks, of which there must be [enough](Self::chunks_for).
-    pub(crate) fn push_copy(&mut self, mut bytes: &[u8], chunks: &mut Chunks) {
-        let size = chunks.size() as usize;
+    #[inline]
+    pub(crate) fn push_copy(&mut self, bytes: &[u8], chunks: &mut Chunks) {
         self.queued += bytes.len();
-        if let Some(Segment::Copied { chunk, end, .. }) = self.segments.back_mut() {
-            let (now, rest) = bytes.split_at((size - *end as usize).min(bytes.len()));
-            chunks.write(chunk, *end, now);
-            *end += now.len() as u32;
-            bytes = rest;
+        let rest = match &mut self.only {
+            Some(copied) => copied.fill(bytes, chunks),
+            None if self.segments.is_empty() && !bytes.is_empty() => {
+                let (copied, rest) = Copied::of(bytes, chunks);
+                self.only = Some(copied);
+                rest
+            }
+            None => bytes,
+        };
+        if !rest.is_empty() {
+            self.push_copies(rest, chunks);
+        }
+    }
+
+    #[cold]
+    fn push_copies(&mut self, mut bytes: &[u8], chunks: &mut Chunks) {
+        if let Some(Segment::Copied(copied)) = self.list().back_mut() {
+            bytes = copied.fill(bytes, chunks);
         }
         while !bytes.is_empty() {
-            let (now, rest) = bytes.split_at(size.min(bytes.len()));
-            let chunk = chunks.take().expect("counted before");
-            chunks.write(&chunk, 0, now);
-            self.segments.push_back(Segment::Copied {
-                chunk,
-                start: 0,
-                end: now.len() as u32,
-            });
+            let (copied, rest) = Copied::of(bytes, chunks);
+            self.segments.push_back(Segment::Copied(copied));
             bytes = rest;
         }
     }
 
+    /// The list, with all that is queued in it.
+    fn list(&mut self) -> &mut VecDeque<Segment> {
+        if let Some(copied) = self.only.take() {
+            debug_assert!(self.segments.is_empty());
+            self.segments.push_back(Segment::Copied(copied));
+        }
+        &mut self.segments
+    }
+
     pub(crate) fn push_lent(&mut self, memory: Lent, token: Token) {
         self.queued += memory.as_slice().len();
-        self.segments.push_back(Segment::Lent {
+        self.list().push_back(Segment::Lent {
             memory,
             start: 0,
             token,
@@ -174,8 +237,9 @@ impl Outbound {
         self.pieces
             .extend(pieces.inspect(|piece| bytes += piece.as_slice().len()));
         self.queued += bytes;
-        self.segments.push_back(Segment::Gathered {
-            pieces: (self.pieces.len() - before) as u32,
+        let pieces = (self.pieces.len() - before) as u32;
+        self.list().push_back(Segment::Gathered {
+            pieces,
             bytes,
             token,
             progress,
@@ -184,7 +248,7 @@ impl Outbound {
     }
 
     pub(crate) fn push_file(&mut self, range: FileRange, token: Token) {
-        self.segments.push_back(Segment::File {
+        self.list().push_back(Segment::File {
             file: range.file,
             offset: range.offset,
             remaining: range.length,
@@ -195,6 +259,7 @@ impl Outbound {
 
     /// Whether the next operation is one of a file that may be short.
     pub(crate) fn may_be_short(&self) -> bool {
+        // The only chunk is no file.
         let next = self.segments.iter().find(|segment| segment.remaining() > 0);
         matches!(
             next,
@@ -223,28 +288,35 @@ impl Outbound {
         reason = "operations take them boxed: the kernel reads them in place"
     )]
     pub(crate) fn next_batch(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
-        // Nearly always there is one small answer.
-        if let Some((chunk, start, end)) = self.only_copy() {
+        if let Some(copied) = &self.only {
             return Some(Batch::Memory {
                 message: Message::Single {
-                    address: chunks.address(chunk, start),
-                    length: end - start,
+                    address: chunks.address(&copied.chunk, copied.start),
+                    length: copied.end - copied.start,
                 },
-                bytes: (end - start) as usize,
+                bytes: copied.length(),
                 quiet: !self.is_held(),
                 in_parts: false,
             });
         }
+        self.next_of_list(chunks, spare)
+    }
+
+    #[expect(
+        clippy::vec_box,
+        reason = "operations take them boxed: the kernel reads them in place"
+    )]
+    fn next_of_list(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
         let mut gathering = Gathering::new(spare);
         let mut quiet = !self.is_held();
         let mut in_parts = false;
         let mut pieces = self.pieces.iter();
         for segment in &self.segments {
-            quiet &= matches!(segment, Segment::Copied { .. });
+            quiet &= matches!(segment, Segment::Copied(_));
             in_parts |= matches!(segment, Segment::Gathered { progress: true, .. });
             let room = match segment {
-                Segment::Copied { chunk, start, end } => {
-                    gathering.push(chunks.address(chunk, *start), (*end - *start) as usize)
+                Segment::Copied(copied) => {
+                    gathering.push(chunks.address(&copied.chunk, copied.start), copied.length())
                 }
                 Segment::Lent { memory, start, .. } => {
                     let rest = &memory.as_slice()[*start..];
@@ -290,34 +362,33 @@ impl Outbound {
         })
     }
 
-    /// All that is queued, if that is one chunk with something in it.
-    #[inline]
-    fn only_copy(&self) -> Option<(&Chunk, u32, u32)> {
-        match self.segments.front() {
-            Some(Segment::Copied { chunk, start, end }) if self.segments.len() == 1 && start < end => {
-                Some((chunk, *start, *end))
-            }
-            _ => None,
-        }
-    }
-
     /// Takes `bytes` that were sent from the front, with empty segments behind them. Returns the token of the
     /// last lent segment that is acknowledged by this; for one that is told of as it leaves, its token less the bytes that
     /// it has still to send. With `held`, segments are kept until [`Outbound::released`], and acknowledged then.
-    pub(crate) fn sent(&mut self, mut bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
+    #[inline]
+    pub(crate) fn sent(&mut self, bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
+        if held || self.held.is_some() {
+            return self.sent_of_list(bytes, held, chunks);
+        }
+        let Some(copied) = &mut self.only else {
+            return self.sent_of_list(bytes, held, chunks);
+        };
+        let length = copied.length() as u64;
+        assert!(bytes <= length, "the kernel sends no more than it was given");
+        self.queued -= bytes as usize;
+        copied.start += bytes as u32;
+        if bytes == length
+            && let Some(Copied { chunk, .. }) = self.only.take()
+        {
+            chunks.give_back(chunk);
+        }
+        Token::NONE
+    }
+
+    fn sent_of_list(&mut self, mut bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
+        self.list();
         let mut acknowledged = Token::NONE;
         let keep = held || self.is_held();
-        // Nearly always all there was is sent.
-        if !keep
-            && let Some((_, start, end)) = self.only_copy()
-            && u64::from(end - start) == bytes
-            && let Some(Segment::Copied { chunk, .. }) = self.segments.pop_front()
-        {
-            self.queued -= bytes as usize;
-            chunks.give_back(chunk);
-            self.shrink();
-            return acknowledged;
-        }
         let mut kept = Vec::new();
         while let Some(segment) = self.segments.front_mut() {
             let length = segment.remaining();
@@ -400,7 +471,7 @@ impl Outbound {
     pub(crate) fn clear(&mut self, chunks: &mut Chunks) {
         debug_assert!(!self.is_held());
         let mut ignored = Token::NONE;
-        for segment in self.segments.drain(..) {
+        for segment in self.list().drain(..) {
             segment.free(chunks, &mut ignored);
         }
         self.pieces.clear();
@@ -415,7 +486,8 @@ impl Outbound {
             .iter()
             .flat_map(|held| &held.queue)
             .flat_map(|entry| &entry.segments);
-        self.queued = self.segments.iter().chain(held).map(Segment::memory).sum();
+        let listed: usize = self.segments.iter().chain(held).map(Segment::memory).sum();
+        self.queued = listed + self.only.as_ref().map_or(0, Copied::length);
     }
 
     #[inline]
@@ -447,7 +519,7 @@ impl Segment {
     /// Bytes of memory still to be sent.
     fn memory(&self) -> usize {
         match self {
-            Self::Copied { start, end, .. } => (end - start) as usize,
+            Self::Copied(copied) => copied.length(),
             Self::Lent { memory, start, .. } => memory.as_slice().len() - start,
             Self::Gathered { bytes, .. } => *bytes,
             Self::File { .. } => 0,
@@ -457,7 +529,7 @@ impl Segment {
     /// A part of it was sent; `list` has the pieces of gathered ones, its own in front.
     fn advance(&mut self, bytes: u64, list: &mut VecDeque<RawBytes>) {
         match self {
-            Self::Copied { start, .. } => *start += bytes as u32,
+            Self::Copied(copied) => copied.start += bytes as u32,
             Self::Lent { start, .. } => *start += bytes as usize,
             Self::Gathered {
                 pieces, bytes: rest, ..
@@ -499,7 +571,7 @@ impl Segment {
 
     fn free(self, chunks: &mut Chunks, acknowledged: &mut Token) {
         match self {
-            Self::Copied { chunk, .. } => chunks.give_back(chunk),
+            Self::Copied(copied) => chunks.give_back(copied.chunk),
             Self::Lent { token, .. } | Self::Gathered { token, .. } | Self::File { token, .. } => {
                 if token != Token::NONE {
                     *acknowledged = token;
@@ -508,75 +580,3 @@ impl Segment {
         }
     }
 }
-
-/// The pieces of an operation while they are found: a list only once there is a second one.
-struct Gathering<'a> {
-    #[expect(
-        clippy::vec_box,
-        reason = "operations take them boxed: the kernel reads them in place"
-    )]
-    spare: &'a mut Vec<Box<Gather>>,
-    first: Option<(*const u8, usize)>,
-    list: Option<Box<Gather>>,
-    pieces: usize,
-    bytes: usize,
-}
-
-impl<'a> Gathering<'a> {
-    #[expect(
-        clippy::vec_box,
-        reason = "operations take them boxed: the kernel reads them in place"
-    )]
-    fn new(spare: &'a mut Vec<Box<Gather>>) -> Self {
-        Self {
-            spare,
-            first: None,
-            list: None,
-            pieces: 0,
-            bytes: 0,
-        }
-    }
-
-    /// Adds a piece, or nothing if it is empty; false once there is no room for more.
-    fn push(&mut self, address: *const u8, length: usize) -> bool {
-        if length == 0 {
-            return true;
-        }
-        let length = length.min(MAX_BYTES - self.bytes);
-        self.bytes += length;
-        self.pieces += 1;
-        match (&mut self.list, self.first) {
-            (None, None) => self.first = Some((address, length)),
-            (None, Some(one)) => {
-                let mut list = self.spare.pop().unwrap_or_else(Gather::new);
-                list.pieces.clear();
-                list.pieces.push(piece(one.0, one.1));
-                list.pieces.push(piece(address, length));
-                self.list = Some(list);
-            }
-            (Some(list), _) => list.pieces.push(piece(address, length)),
-        }
-        self.pieces < MAX_PIECES && self.bytes < MAX_BYTES
-    }
-
-    fn into_message(self) -> Option<Message> {
-        match (self.list, self.first) {
-            (Some(list), _) => Some(Message::Gathered(list)),
-            (None, Some((address, length))) => Some(Message::Single {
-                address,
-                length: length as u32,
-            }),
-            (None, None) => None,
-        }
-    }
-}
-
-fn piece(address: *const u8, length: usize) -> libc::iovec {
-    libc::iovec {
-        iov_base: address.cast_mut().cast(),
-        iov_len: length,
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -11,7 +11,7 @@ use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, Step, UringEngine, UringSettings, probe};
 use crate::engine::{
     Completions, DatagramBatch, Engine, EngineKind, Message, Operation, PollDescriptor, ProvidedBuffer,
-    SendManner, Trigger,
+    SendManner, SendMode, Trigger,
 };
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
@@ -65,14 +65,30 @@ impl Engine for AnyEngine {
     }
 
     #[inline]
+    fn send(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        message: Message,
+        mode: SendMode,
+        pool: &mut Pool,
+    ) {
+        either!(self, engine => engine.send(connection, descriptor, message, mode, pool));
+    }
+
+    #[inline]
+    fn sends_at_once(&self, bytes: usize, offered: bool) -> bool {
+        either!(self, engine => engine.sends_at_once(bytes, offered))
+    }
+
+    #[inline]
     fn send_at_once(
         &mut self,
         connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
-        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        either!(self, engine => engine.send_at_once(connection, descriptor, message, offered))
+        either!(self, engine => engine.send_at_once(connection, descriptor, message))
     }
 
     fn open_datagrams(

@@ -36,7 +36,7 @@ const _: () = assert!(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimerId {
     entry: u32,
-    /// Never 0, so that no timer takes no more memory than one: every connection has room for two, and mostly none.
+    /// Not 0, so that to have no timer takes no more room than to have one.
     serial: NonZeroU64,
 }
 
@@ -68,7 +68,8 @@ pub(crate) struct Wheel<K> {
     entries: Vec<Entry<K>>,
     /// Free entries, the last used on top.
     free: Vec<u32>,
-    serial: u64,
+    /// That of the next timer.
+    serial: NonZeroU64,
     limit: usize,
 }
 
@@ -91,7 +92,7 @@ impl<K: Copy> Wheel<K> {
             links,
             entries: with_room(limit)?,
             free: with_room(limit)?,
-            serial: 0,
+            serial: NonZeroU64::MIN,
             limit,
         })
     }
@@ -110,9 +111,12 @@ impl<K: Copy> Wheel<K> {
         if self.len() == 0 {
             self.current = self.current.max(now.as_nanos() / TICK);
         }
-        self.serial += 1;
+        let serial = self.serial;
+        self.serial = serial
+            .checked_add(1)
+            .expect("no process lives to set so many timers");
         let entry = Entry {
-            serial: self.serial,
+            serial: serial.get(),
             // Rounded up: a timer is never early. What is over waits in the slot that is looked at first.
             tick: deadline.as_nanos().div_ceil(TICK).max(self.current),
             key,
@@ -134,10 +138,7 @@ impl<K: Copy> Wheel<K> {
             }
         };
         self.place(index);
-        Some(TimerId {
-            entry: index,
-            serial: NonZeroU64::new(self.serial).expect("counted up just now"),
-        })
+        Some(TimerId { entry: index, serial })
     }
 
     /// Removes a timer and returns its key, or `None` if it has expired or was cancelled before.

@@ -434,18 +434,41 @@ pub trait Engine {
     /// Takes one operation. Never refuses: a full submission queue is flushed first.
     fn submit(&mut self, operation: Operation, pool: &mut Pool);
 
-    /// Sends at once, where that is a call which ends by itself: [`Operation::Send`] on a connection that has no
-    /// send outstanding, and returns its outcome in place of a completion. `None`: nothing was sent, and the
-    /// operation is to be submitted. What is `offered` is not queued yet: its sender is spared keeping each piece until
-    /// a later turn, so that a call pays sooner.
+    /// As [`Engine::submit`] of [`Operation::Send`], which most operations are.
+    fn send(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        message: Message,
+        mode: SendMode,
+        pool: &mut Pool,
+    ) {
+        let operation = Operation::Send {
+            connection,
+            descriptor,
+            message,
+            mode,
+        };
+        self.submit(operation, pool);
+    }
+
+    /// Whether so many bytes are worth a call that sends them at once. What is `offered` is not queued yet: its sender is spared
+    /// keeping each piece until a later turn, so that a call pays sooner.
+    fn sends_at_once(&self, bytes: usize, offered: bool) -> bool {
+        let _ = (bytes, offered);
+        false
+    }
+
+    /// Sends at once what [is worth it](Self::sends_at_once), by a call which ends by itself: [`Operation::Send`] on a connection
+    /// that has no send outstanding, and returns its outcome in place of a completion. `None`: nothing was sent, and the
+    /// operation is to be submitted.
     fn send_at_once(
         &mut self,
         connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
-        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        let _ = (connection, descriptor, message, offered);
+        let _ = (connection, descriptor, message);
         None
     }
 

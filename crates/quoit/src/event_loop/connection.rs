@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use crate::chunks::Chunks;
 use crate::errno::Errno;
-use crate::event::CloseReason;
+use crate::event::{CloseReason, Refusal};
 use crate::id::Token;
 use crate::outbound::Outbound;
 use crate::pool::Lease;
@@ -289,6 +289,19 @@ impl Connection {
             Some(CloseReason::Timeout) => Errno::ETIMEDOUT,
             _ => Errno::ECONNRESET,
         })
+    }
+
+    /// Whether it takes sends.
+    ///
+    /// # Errors
+    /// Why not.
+    #[inline]
+    pub(super) fn takes_sends(&self) -> Result<(), Refusal> {
+        match self.phase {
+            Phase::Connecting | Phase::Open if self.send_side == SendSide::Open => Ok(()),
+            Phase::Open | Phase::Ending => Err(self.send_error().map_or(Refusal::Closing, Refusal::Error)),
+            _ => Err(Refusal::Closing),
+        }
     }
 
     /// Whether nothing is received although there may be something: it is paused, or waits for leases or slots.

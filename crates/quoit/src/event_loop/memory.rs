@@ -211,10 +211,28 @@ impl Memory {
 
     /// Bytes that one connection may have queued for sending, if it has any; `queued` are queued on all together. What is for
     /// those that have nothing is no part of it, or many that take nothing would queue that up too.
-    pub(super) fn share_of_queue(&self, queued: u64) -> usize {
+    fn share_of_queue(&self, queued: u64) -> usize {
         let budget = self.chunks.budget();
         let taken = budget / RESERVE + queued + self.chunks.charged();
         (budget.saturating_sub(taken) / u64::from(PARTS)) as usize
+    }
+
+    /// Bytes queued on one connection from which on it is full, with so many on all together: what is copied behind them is
+    /// refused.
+    pub(super) fn mark(&self, queued: u64, high_water: usize) -> usize {
+        self.share_of_queue(queued)
+            .clamp(self.least_mark(high_water), high_water)
+    }
+
+    /// What the mark never is below: one chunk is for everybody.
+    fn least_mark(&self, high_water: usize) -> usize {
+        high_water.min(self.chunks.size() as usize)
+    }
+
+    /// Whether so many bytes are past the mark, which is worked out only where that is not known without.
+    #[inline]
+    pub(super) fn is_past_mark(&self, bytes: usize, queued: u64, high_water: usize) -> bool {
+        bytes > self.least_mark(high_water) && bytes > self.mark(queued, high_water)
     }
 
     /// Chunks that a connection may take that has something queued.

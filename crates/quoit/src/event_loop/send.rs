@@ -71,31 +71,36 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let length = payload.len();
         let lent = !matches!(payload, Payload::Copy(_));
         let high_water = self.config.high_water as usize;
-        if !lent && (length > high_water || length as u64 > self.memory().chunks.budget()) {
-            self.sender(connection)?;
-            return Err(Refusal::TooLarge);
+        let load = self.queue_load;
+        if connection.loop_index() != self.index {
+            return Err(Refusal::Stale);
         }
-        self.admit(connection, |event_loop, queued| {
-            if lent {
-                queued >= high_water
-            } else {
-                // The first one is not too large, as just seen.
-                queued > 0 && event_loop.is_past_mark(queued + length)
-            }
-        })?;
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let state = self
             .connections
             .get_mut(connection.slot(), connection.generation())
             .ok_or(Refusal::Stale)?;
-        let queued_before = !state.outbound.is_empty();
+        state.takes_sends()?;
+        if !lent && (length > high_water || length as u64 > memory.chunks.budget()) {
+            return Err(Refusal::TooLarge);
+        }
         let before = state.outbound.queued();
+        let full = if lent {
+            before >= high_water
+        } else {
+            // The first one is not too large, as just seen.
+            before > 0 && memory.is_past_mark(before + length, load, high_water)
+        };
+        if full || state.outbound.pieces() >= self.config.send_pieces as usize {
+            return Err(self.refuse_as_full(connection));
+        }
+        let queued_before = !state.outbound.is_empty();
         let small = token == Token::NONE && length <= SMALL_SEND;
         let wanted = state.outbound.chunks_for(length, &memory.chunks);
         let fits = match (wanted, before) {
             (0, _) => true,
             // One chunk is for everybody as long as there are any.
-            (1, 0) => state.promised_chunks() > 0 || memory.chunks.has_one(),
+            (1, 0) => memory.chunks.has_one() || state.promised_chunks() > 0,
             (_, 0) => {
                 wanted <= state.promised_chunks() as usize
                     || memory.may_begin_with(wanted, memory.chunks.available())
@@ -218,7 +223,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        match self.engine.send_at_once(slot, descriptor, message, in_pieces) {
+        if !self.engine.sends_at_once(length, in_pieces) {
+            return Ok(0);
+        }
+        match self.engine.send_at_once(slot, descriptor, message) {
             None => Ok(0),
             Some(Ok(taken)) => {
                 if let Some((state, _)) = self.connections.at(slot) {
@@ -256,7 +264,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let high_water = self.config.high_water as usize;
         // As the length, so the number of lent pieces may pass its mark once.
-        self.admit(connection, |_, queued| queued >= high_water)?;
+        self.admit(connection, high_water)?;
         let state = self.sender(connection)?;
         let queued_before = !state.outbound.is_empty();
         let before = state.outbound.queued();
@@ -273,7 +281,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[doc(hidden)]
     pub fn may_lend(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
         let high_water = self.config.high_water as usize;
-        self.admit(connection, |_, queued| queued >= high_water)
+        self.admit(connection, high_water)
     }
 
     /// Queues a file's range, in order with other sends. It counts as one piece and no bytes towards the limits.
@@ -286,7 +294,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         range: FileRange,
         token: Token,
     ) -> Result<(), Refusal> {
-        self.admit(connection, |_, _| false)?;
+        self.admit(connection, usize::MAX)?;
         self.sender(connection)?.outbound.push_file(range, token);
         self.mark_dirty(connection.slot());
         Ok(())
@@ -301,11 +309,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     pub(super) fn sender(&mut self, id: ConnectionId) -> Result<&mut Connection, Refusal> {
         let state = self.find(id)?;
-        match state.phase {
-            Phase::Connecting | Phase::Open if state.send_side == SendSide::Open => Ok(state),
-            Phase::Open | Phase::Ending => Err(state.send_error().map_or(Refusal::Closing, Refusal::Error)),
-            _ => Err(Refusal::Closing),
-        }
+        state.takes_sends()?;
+        Ok(state)
     }
 
     pub(super) fn mark_dirty(&mut self, slot: Slot) {
@@ -324,53 +329,64 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let mut dirty = std::mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
-            if let Some((connection, _)) = self.connections.at(slot) {
-                connection.listed.dirty = false;
-                self.flush(slot);
-            }
+            self.flush(slot);
         }
         // What flushing itself made dirty is for the next turn, which does not wait.
         dirty.append(&mut self.dirty);
         self.dirty = dirty;
     }
 
+    /// Submits what is queued for a connection that was listed for it.
     fn flush(&mut self, slot: Slot) {
         let threshold = self.zero_copy_threshold();
         let Some((connection, generation)) = self.connections.at(slot) else {
             return;
         };
+        connection.listed.dirty = false;
         let flushing = matches!(connection.phase, Phase::Open | Phase::Draining);
         if !flushing || connection.operations.send || connection.send_side.has_ended() {
             return;
         }
-        let id = ConnectionId::new(self.index, slot, generation);
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let descriptor = connection
             .descriptor
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        let operation = match connection
+        let Some(batch) = connection
             .outbound
             .next_batch(&memory.chunks, &mut self.spare_gathers)
-        {
-            Some(Batch::Memory {
+        else {
+            let id = ConnectionId::new(self.index, slot, generation);
+            let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
+            self.acknowledge(id, acknowledged);
+            // Sends of no bytes may have filled the queue by their number.
+            self.after_room(id);
+            self.after_flush(slot);
+            return;
+        };
+        connection.operations.send = true;
+        match batch {
+            Batch::Memory {
                 mut message,
                 bytes,
                 quiet,
                 in_parts,
-            }) => {
+            } => {
                 let zero_copy = connection.leaves_uncopied(bytes, threshold);
                 // A socket that has just taken a part of something is full.
                 let full = std::mem::take(&mut connection.sending.short);
-                if !zero_copy
-                    && !full
-                    && let Some(result) = self.engine.send_at_once(slot, descriptor, &mut message, false)
-                {
-                    connection.operations.send = true;
-                    connection.sending.short = result.is_ok_and(|taken| taken < bytes);
-                    self.on_sent(slot, result, message.into_gather(), false);
-                    return;
+                if !zero_copy && !full && self.engine.sends_at_once(bytes, false) {
+                    let mut whole = message;
+                    if let Some(result) = self.engine.send_at_once(slot, descriptor, &mut whole) {
+                        connection.sending.short = result.is_ok_and(|taken| taken < bytes);
+                        let gather = whole.into_gather();
+                        return match result {
+                            Ok(bytes @ 1..) if gather.is_none() => self.on_taken(slot, bytes, false),
+                            result => self.on_sent(slot, result, gather, false),
+                        };
+                    }
+                    message = whole;
                 }
                 let unwatched = quiet
                     && connection.send_side == SendSide::Open
@@ -387,31 +403,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 };
                 // Whatever is left behind it will have been cut by a full socket, too.
                 connection.sending.short = mode == SendMode::InParts;
-                Operation::Send {
-                    connection: slot,
-                    descriptor,
-                    message,
-                    mode,
-                }
+                self.engine
+                    .send(slot, descriptor, message, mode, &mut memory.pool);
             }
-            Some(Batch::File { file, offset, length }) => Operation::SendFile {
+            Batch::File { file, offset, length } => self.submit(Operation::SendFile {
                 connection: slot,
                 descriptor,
                 file,
                 offset,
                 length,
-            },
-            None => {
-                let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
-                self.acknowledge(id, acknowledged);
-                // Sends of no bytes may have filled the queue by their number.
-                self.after_room(id);
-                self.after_flush(slot);
-                return;
-            }
-        };
-        connection.operations.send = true;
-        self.submit(operation);
+            }),
+        }
     }
 
     fn keep_gather(&mut self, gather: Option<Box<Gather>>) {
@@ -430,6 +432,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         held: bool,
     ) {
         self.keep_gather(gather);
+        if let Ok(bytes @ 1..) = result {
+            return self.on_taken(slot, bytes, held);
+        }
         let (connection, generation) = self
             .connections
             .at(slot)
@@ -439,31 +444,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.operations.send = false;
         connection.operations.notifications += u32::from(held);
         match result {
-            Ok(0) if connection.may_tell_short_file() => self.on_short_file(id, None),
-            Ok(0) => self.fail_send(slot, Errno::new(libc::ENODATA)),
-            Ok(bytes) => {
-                let memory = self.memory.as_mut().expect("present until the loop is dropped");
-                let before = connection.outbound.queued();
-                let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
-                let now = connection.outbound.queued();
-                let more = !connection.outbound.is_empty();
-                connection.progress.note();
-                let is_waited_for = connection.sending.wants_writable
-                    || connection.send_side != SendSide::Open
-                    || connection.phase != Phase::Open;
-                self.account_queue(before, now);
-                if !more && !is_waited_for && acknowledged == Token::NONE {
-                    // Nearly always: nobody is to be told, and nothing follows.
-                    return;
-                }
-                self.acknowledge(id, acknowledged);
-                self.after_room(id);
-                if more {
-                    self.mark_dirty(slot);
-                } else {
-                    self.after_flush(slot);
-                }
-            }
+            Ok(_) if connection.may_tell_short_file() => self.on_short_file(id, None),
+            Ok(_) => self.fail_send(slot, Errno::new(libc::ENODATA)),
             Err(Errno::ECANCELED | Errno::EINTR | Errno::EAGAIN) => {
                 if matches!(connection.phase, Phase::Open | Phase::Draining) {
                     self.mark_dirty(slot);
@@ -475,6 +457,47 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Err(errno) => self.fail_send(slot, errno),
         }
         self.finish_if_quiet(slot);
+    }
+
+    /// A send has ended of which the socket has taken some, nearly always all.
+    #[inline]
+    pub(super) fn on_taken(&mut self, slot: Slot, bytes: usize, held: bool) {
+        let (connection, generation) = self
+            .connections
+            .at(slot)
+            .expect("a slot with an operation in flight is in use");
+        debug_assert!(connection.operations.send);
+        connection.operations.send = false;
+        connection.operations.notifications += u32::from(held);
+        connection.progress.note();
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let before = connection.outbound.queued();
+        let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
+        let now = connection.outbound.queued();
+        let more = !connection.outbound.is_empty();
+        let is_waited_for = connection.sending.wants_writable
+            || connection.send_side != SendSide::Open
+            || connection.phase != Phase::Open;
+        self.account_drained(before, now);
+        // Nearly always nobody is to be told, and nothing follows.
+        if more || is_waited_for || acknowledged != Token::NONE {
+            self.after_taken(
+                ConnectionId::new(self.index, slot, generation),
+                acknowledged,
+                more,
+            );
+        }
+    }
+
+    fn after_taken(&mut self, id: ConnectionId, acknowledged: Token, more: bool) {
+        self.acknowledge(id, acknowledged);
+        self.after_room(id);
+        if more {
+            self.mark_dirty(id.slot());
+        } else {
+            self.after_flush(id.slot());
+        }
+        self.finish_if_quiet(id.slot());
     }
 
     /// There is no more of the file that is being sent: goes on with what is behind it.
@@ -516,7 +539,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let before = connection.outbound.queued();
         let acknowledged = connection.outbound.released(sequence, &mut memory.chunks);
         let now = connection.outbound.queued();
-        self.account_queue(before, now);
+        self.account_drained(before, now);
         self.acknowledge(id, acknowledged);
         self.after_room(id);
         if let Some(connection) = self.connections.get(slot, id.generation())
@@ -632,6 +655,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let before = connection.outbound.queued();
         connection.outbound.clear(&mut memory.chunks);
-        self.account_queue(before, 0);
+        self.account_drained(before, 0);
     }
 }

@@ -217,6 +217,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 }
                 Completion::Sent {
                     connection,
+                    result: Ok(bytes @ 1..),
+                    gather: None,
+                    held,
+                } => self.on_taken(connection, bytes, held),
+                Completion::Sent {
+                    connection,
                     result,
                     gather,
                     held,

@@ -32,49 +32,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// a stale id.
     #[must_use]
     pub fn is_full(&self, connection: ConnectionId) -> bool {
-        let mark = self.mark();
+        let mark = self
+            .memory()
+            .mark(self.queue_load, self.config.high_water as usize);
         self.look_up(connection).is_some_and(|state| state.is_full(mark))
     }
 
-    /// Bytes queued on one connection from which on it is full: what is copied behind them is refused.
-    pub(super) fn mark(&self) -> usize {
-        let high_water = self.config.high_water as usize;
-        self.memory()
-            .share_of_queue(self.queue_load)
-            .clamp(self.least_mark(), high_water)
-    }
-
-    /// What the mark never is below: one chunk is for everybody.
-    fn least_mark(&self) -> usize {
-        let high_water = self.config.high_water as usize;
-        high_water.min(self.memory().chunks.size() as usize)
-    }
-
-    /// Whether so many bytes are past the mark, which is worked out only where that is not known without.
+    /// Refuses a send of lent memory for which there is no room: the queue is full by its bytes, or by its pieces. Lent memory
+    /// may pass the high-water mark once, so that one large send, or what was received before a pause, can always be taken; it is
+    /// not the loop's memory.
     #[inline]
-    pub(super) fn is_past_mark(&self, bytes: usize) -> bool {
-        bytes > self.least_mark() && bytes > self.mark()
-    }
-
-    /// Refuses a send for which there is no room: the queue is `full`, by its bytes, or by its pieces. Lent memory may
-    /// pass the high-water mark once, so that one large send, or what was received before a pause, can always be taken;
-    /// it is not the loop's memory.
-    #[inline]
-    pub(super) fn admit(
-        &mut self,
-        connection: ConnectionId,
-        full: impl FnOnce(&Self, usize) -> bool,
-    ) -> Result<(), Refusal> {
+    pub(super) fn admit(&mut self, connection: ConnectionId, high_water: usize) -> Result<(), Refusal> {
         let outbound = &self.sender(connection)?.outbound;
         let (queued, pieces) = (outbound.queued(), outbound.pieces());
-        if pieces >= self.config.send_pieces as usize || full(self, queued) {
+        if pieces >= self.config.send_pieces as usize || queued >= high_water {
             return Err(self.refuse_as_full(connection));
         }
         Ok(())
     }
 
     #[cold]
-    fn refuse_as_full(&mut self, connection: ConnectionId) -> Refusal {
+    pub(super) fn refuse_as_full(&mut self, connection: ConnectionId) -> Refusal {
         if let Ok(state) = self.find(connection) {
             state.sending.wants_writable = true;
         }
@@ -85,43 +63,34 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         Refusal::Full
     }
 
-    /// Accounts for bytes that were just queued, where there were `before`, perhaps behind other sends.
+    /// Accounts for bytes that were just queued on a connection, where there were `before`, perhaps behind other sends.
     #[inline]
     pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
-        if queued_before {
-            self.counters.sends_coalesced.add(1);
-        }
         let Some((state, _)) = self.connections.at(slot) else {
             return;
         };
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
-        // It was refused for want of chunks, and then took fewer: it is told as its queue drains.
-        state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks);
+        let high_water = self.config.high_water as usize;
         let queued = state.outbound.queued();
+        if queued_before {
+            self.counters.sends_coalesced.add(1);
+        }
+        self.counters.queued_bytes.add((queued - before) as u64);
+        self.queue_load += (queued.min(high_water) - before.min(high_water)) as u64;
+        // It was refused for want of chunks, and then took fewer: it is told as its queue drains. So is one at the mark or past it.
+        state.sending.wants_writable |= state.forget_chunks(&mut memory.chunks)
+            || memory.is_past_mark(queued + 1, self.queue_load, high_water);
         if !std::mem::replace(&mut state.listed.dirty, true) {
             self.dirty.push(slot);
         }
-        self.account_queue(before, queued);
-        // At the mark or past it.
-        if self.is_past_mark(queued + 1)
-            && let Some((state, _)) = self.connections.at(slot)
-        {
-            state.sending.wants_writable = true;
-        }
     }
 
-    /// Accounts for a connection's queue that has so many bytes where it had `before`.
+    /// Accounts for a connection's queue that has so many bytes where it had `before`: no more than that.
     #[inline]
-    pub(super) fn account_queue(&mut self, before: usize, now: usize) {
-        let gauge = &self.counters.queued_bytes;
-        if now >= before {
-            gauge.add((now - before) as u64);
-        } else {
-            gauge.subtract((before - now) as u64);
-        }
+    pub(super) fn account_drained(&mut self, before: usize, now: usize) {
         let high_water = self.config.high_water as usize;
-        self.queue_load += now.min(high_water) as u64;
-        self.queue_load -= before.min(high_water) as u64;
+        self.counters.queued_bytes.subtract((before - now) as u64);
+        self.queue_load -= (before.min(high_water) - now.min(high_water)) as u64;
     }
 
     /// Takes note of a send that found no chunks: who has nothing else queued is told once there are enough, and others as

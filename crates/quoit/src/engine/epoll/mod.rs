@@ -317,12 +317,16 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         }
     }
 
+    #[inline]
+    fn sends_at_once(&self, _bytes: usize, _offered: bool) -> bool {
+        true
+    }
+
     fn send_at_once(
         &mut self,
         connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
-        _offered: bool,
     ) -> Option<Result<usize, Errno>> {
         self.send_message_at_once(connection, descriptor, message)
     }

@@ -13,7 +13,7 @@ use crate::sys::SocketSys;
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     pub(super) fn push_cancel(&mut self, target: UserData, pool: &mut Pool) {
-        self.push(entry::cancel(target, self.skips_success), pool);
+        self.push_silent(entry::cancel(target, self.skips_success), pool);
     }
 
     pub(super) fn cancel(&mut self, handle: Handle, kind: Kind, pool: &mut Pool) {

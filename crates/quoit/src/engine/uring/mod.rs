@@ -21,7 +21,7 @@ use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, PollDescriptor,
-    ProvidedBuffer, Received, SendManner, Trigger, sleep_to_coalesce,
+    ProvidedBuffer, Received, SendManner, SendMode, Trigger, sleep_to_coalesce,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -211,7 +211,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         })
     }
 
-    /// Whether a completion will come for an entry that succeeds.
+    /// Whether a completion comes of an entry that succeeds, but for sends that are attempts.
     #[inline]
     fn is_counted(&self, tag: Tag) -> bool {
         !(self.skips_success && matches!(tag, Tag::Cancel | Tag::Close))
@@ -305,7 +305,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let data = UserData::new(Tag::Close, slot, 0);
         let entry = entry::close(descriptor.as_raw_fd(), self.skips_success, data);
         self.closing.push((self.counters.submissions.get(), descriptor));
-        self.push(entry, pool);
+        self.push_silent(entry, pool);
     }
 
     fn is_owner(&self) -> bool {
@@ -337,14 +337,33 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         Ok(())
     }
 
+    #[inline]
+    fn send(
+        &mut self,
+        connection: Slot,
+        descriptor: RawFd,
+        message: Message,
+        mode: SendMode,
+        pool: &mut Pool,
+    ) {
+        self.start_send(connection, descriptor, message, mode, pool);
+    }
+
+    /// What is long: the call costs little beside the copy, and then the caller can use the same memory for what comes next, which
+    /// is in the processor's cache.
+    #[inline]
+    fn sends_at_once(&self, bytes: usize, offered: bool) -> bool {
+        let long = if offered { S::LONG_OFFER } else { S::LONG_SEND };
+        bytes >= long && !self.kernel_polls
+    }
+
     fn send_at_once(
         &mut self,
         _connection: Slot,
         descriptor: RawFd,
         message: &mut Message,
-        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        self.send_long(descriptor, message, offered)
+        self.send_long(descriptor, message)
     }
 
     #[inline]

@@ -16,6 +16,7 @@ use crate::pool::Pool;
 use crate::sys::SocketSys;
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
+    #[inline(always)]
     pub(super) fn start_send(
         &mut self,
         connection: Slot,
@@ -29,6 +30,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         let send = &mut state.send;
         debug_assert_eq!(send.stage, SendStage::Idle, "one send a connection");
         send.cancelled = false;
+        send.done = 0;
         self.counters.sends.add(1);
         match message {
             Message::Single { address, length } => {
@@ -48,8 +50,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             SendMode::Quiet if !self.attempts_sends => SendMode::Ordinary,
             mode => mode,
         };
-        send.done = 0;
-        self.push_send(connection, mode, pool);
+        self.push_first(connection, mode, pool);
     }
 
     /// Ends the attempts that have succeeded: those that the kernel has taken and of which no completion tells. To
@@ -98,52 +99,51 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
+    /// Submits what is to be sent once more, after a first try.
+    #[cold]
     fn push_send(&mut self, connection: Slot, mode: SendMode, pool: &mut Pool) {
+        self.push_first(connection, mode, pool);
+    }
+
+    #[inline(always)]
+    fn push_first(&mut self, connection: Slot, mode: SendMode, pool: &mut Pool) {
         let state = self.connections.get(connection);
         let data = send_data(connection, &state.send);
         let mut registered = false;
         let mut entry = match &mut state.send.payload {
             Payload::Single(address, length) => {
-                registered = self.registered_pool && in_pool(pool, *address, *length);
+                registered =
+                    mode == SendMode::ZeroCopy && self.registered_pool && in_pool(pool, *address, *length);
                 entry::send(state.descriptor, *address, *length, data)
             }
             Payload::Gathered(gather) => entry::send_message(state.descriptor, gather.seal(), data),
             Payload::None | Payload::File(..) => unreachable!("memory is being sent"),
         };
-        state.send.stage = match mode {
-            SendMode::Ordinary => SendStage::Sending,
-            SendMode::InParts => {
+        state.send.stage = if mode == SendMode::Quiet {
+            entry::make_attempt(&mut entry);
+            let number = self.counters.submissions.get();
+            state.send.attempt = number;
+            self.attempts.push_back((number, connection));
+            SendStage::Attempt
+        } else if mode == SendMode::ZeroCopy {
+            entry::make_zero_copy(&mut entry, registered);
+            SendStage::ZeroCopy
+        } else {
+            if mode == SendMode::InParts {
                 entry::make_partial(&mut entry);
-                SendStage::Sending
             }
-            SendMode::Quiet => {
-                entry::make_attempt(&mut entry);
-                state.send.attempt = self.counters.submissions.get();
-                self.attempts
-                    .push_back((self.counters.submissions.get(), connection));
-                SendStage::Attempt
-            }
-            SendMode::ZeroCopy => {
-                entry::make_zero_copy(&mut entry, registered);
-                SendStage::ZeroCopy
-            }
+            SendStage::Sending
         };
         self.push(entry, pool);
     }
 
-    /// Sends what is long by a call of its own: the call costs little beside the copy, and then the caller can use the
-    /// same memory for what comes next, which is in the processor's cache. `None`: nothing was sent.
+    /// Sends what is long by a call of its own. `None`: nothing was sent.
     pub(super) fn send_long(
         &mut self,
         descriptor: RawFd,
         message: &mut Message,
-        offered: bool,
     ) -> Option<Result<usize, Errno>> {
-        let long = if offered { S::LONG_OFFER } else { S::LONG_SEND };
         let bytes = message.bytes();
-        if bytes < long as u64 || self.kernel_polls {
-            return None;
-        }
         self.counters.system_calls.add(1);
         let (result, pieces) = match message {
             Message::Single { address, length } => {

@@ -5,7 +5,6 @@ use std::os::fd::IntoRawFd;
 use std::time::Duration;
 
 use super::sys::{SubmissionEntry, UringSys};
-use super::user_data::UserData;
 use super::{Engine, UringEngine, sleep_to_coalesce};
 use crate::errno::Errno;
 use crate::pool::Pool;
@@ -15,12 +14,26 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Puts an entry into the submission queue.
     #[inline]
     pub(super) fn push(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
-        self.counters.submissions.add(1);
-        if self.is_counted(UserData::from_bits(entry.user_data).tag()) {
-            self.counters.in_flight.add(1);
+        self.counters.in_flight.add(1);
+        self.push_uncounted(entry, pool);
+    }
+
+    /// The same of one whose success is silent, where the kernel can be silent.
+    pub(super) fn push_silent(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
+        if self.skips_success {
+            self.push_uncounted(entry, pool);
+        } else {
+            self.push(entry, pool);
         }
+    }
+
+    #[inline]
+    fn push_uncounted(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
+        self.counters.submissions.add(1);
         if !self.spilled.is_empty() || !self.sys.try_push(&entry) {
-            self.push_to_full(entry, pool);
+            // A copy, so that the entry itself need not be in memory: it is written to the queue field by field.
+            let kept = entry;
+            self.push_to_full(kept, pool);
         }
     }
 
