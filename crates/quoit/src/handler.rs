@@ -7,7 +7,7 @@ use crate::datagram::{Datagram, Datagrams};
 use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::{CloseReason, DatagramError, Event, Events, Refusal};
-use crate::event_loop::{Loop, TurnError};
+use crate::event_loop::{Fate, Loop, TurnError};
 use crate::id::{ConnectionId, DatagramSocketId, ListenerId, Token};
 use crate::pool::Lease;
 use crate::sys::SocketSys;
@@ -201,9 +201,11 @@ impl Loop {
         let mut delivery = Delivery::default();
         self.turn([], events, timeout)?;
         for event in events.drain() {
-            let Some(event) = delivery.admit(self, event) else {
+            let fate = self.fate_in_hand(&event);
+            if fate != Fate::Delivered {
+                delivery.keep(event, fate);
                 continue;
-            };
+            }
             match event {
                 Event::Data { connection, data } => handler.on_data(self, connection, data),
                 Event::Accepted { listener, connection } => handler.on_accepted(self, connection, listener),
@@ -295,7 +297,20 @@ impl Delivery {
         event_loop: &mut Loop<E, K>,
         event: Event,
     ) -> Option<Event> {
-        event_loop.admit_event(event, &mut self.held_back)
+        let fate = event_loop.fate_in_hand(&event);
+        if fate == Fate::Delivered {
+            return Some(event);
+        }
+        self.keep(event, fate);
+        None
+    }
+
+    /// Keeps an event that is held back, and drops one that is not to be handed out.
+    #[cold]
+    fn keep(&mut self, event: Event, fate: Fate) {
+        if fate == Fate::HeldBack {
+            self.held_back.push(event);
+        }
     }
 
     /// All have been handed out: the loop takes back what a paused connection was not to have.

@@ -42,7 +42,7 @@ struct Copied {
 
 impl Copied {
     /// Copies as much of `bytes` as a new chunk holds. Returns what is left as well.
-    #[inline]
+    #[inline(always)]
     fn of<'a>(bytes: &'a [u8], chunks: &mut Chunks) -> (Self, &'a [u8]) {
         let chunk = chunks.take().expect("counted before");
         let mut copied = Self {
@@ -59,7 +59,7 @@ impl Copied {
     }
 
     /// Fills what is left of the chunk. Returns the bytes that found no room.
-    #[inline]
+    #[inline(always)]
     fn fill<'a>(&mut self, bytes: &'a [u8], chunks: &mut Chunks) -> &'a [u8] {
         let room = (chunks.size() - self.end) as usize;
         let (now, rest) = bytes.split_at(room.min(bytes.len()));
@@ -178,7 +178,7 @@ impl Outbound {
     }
 
     /// Copies all of `bytes` into chunks, of which there must be [enough](Self::chunks_for).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_copy(&mut self, bytes: &[u8], chunks: &mut Chunks) {
         self.queued += bytes.len();
         let rest = match &mut self.only {
@@ -287,6 +287,7 @@ impl Outbound {
         clippy::vec_box,
         reason = "operations take them boxed: the kernel reads them in place"
     )]
+    #[inline]
     pub(crate) fn next_batch(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
         if let Some(copied) = &self.only {
             return Some(Batch::Memory {
@@ -365,7 +366,7 @@ impl Outbound {
     /// Takes `bytes` that were sent from the front, with empty segments behind them. Returns the token of the
     /// last lent segment that is acknowledged by this; for one that is told of as it leaves, its token less the bytes that
     /// it has still to send. With `held`, segments are kept until [`Outbound::released`], and acknowledged then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sent(&mut self, bytes: u64, held: bool, chunks: &mut Chunks) -> Token {
         if held || self.held.is_some() {
             return self.sent_of_list(bytes, held, chunks);

@@ -11,6 +11,8 @@ use crate::event::{Event, Events};
 #[derive(Debug)]
 pub(super) struct EventQueue {
     list: VecDeque<Event>,
+    /// Whether some of these may tell that a stream or a connection has ended.
+    may_end: bool,
     /// Of these, counted from the front, some may not be wanted any more.
     unchecked: usize,
     /// Events that were ever taken out, less those that were put back.
@@ -24,6 +26,7 @@ impl EventQueue {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self {
             list: VecDeque::with_capacity(capacity),
+            may_end: false,
             unchecked: 0,
             taken: 0,
             looked_at: 0,
@@ -44,6 +47,7 @@ impl EventQueue {
 
     #[inline]
     pub(super) fn push_back(&mut self, event: Event) {
+        self.may_end |= tells_of_an_end(&event);
         self.list.push_back(event);
     }
 
@@ -53,6 +57,7 @@ impl EventQueue {
 
     /// Puts an event back that was taken out: it comes before all others.
     pub(super) fn put_back(&mut self, event: Event) {
+        self.may_end |= tells_of_an_end(&event);
         self.list.push_front(event);
         self.unchecked += 1;
         self.taken -= 1;
@@ -63,8 +68,14 @@ impl EventQueue {
         debug_assert_eq!(self.unchecked, 0);
         self.taken -= events.len() as u64;
         for event in events.into_iter().rev() {
+            self.may_end |= tells_of_an_end(&event);
             self.list.push_front(event);
         }
+    }
+
+    /// Whether there may be one that tells that a stream or a connection has ended.
+    pub(super) fn may_end(&self) -> bool {
+        self.may_end
     }
 
     /// What is queued now is looked at when it is taken out.
@@ -94,6 +105,7 @@ impl EventQueue {
             events.take_some(&mut self.list);
         }
         self.taken += (before - self.list.len()) as u64;
+        self.may_end &= !self.list.is_empty();
     }
 
     /// Events that will have been taken out once the last one of now has been.
@@ -114,6 +126,13 @@ impl EventQueue {
 
 impl Extend<Event> for EventQueue {
     fn extend<T: IntoIterator<Item = Event>>(&mut self, events: T) {
-        self.list.extend(events);
+        for event in events {
+            self.push_back(event);
+        }
     }
+}
+
+#[inline]
+fn tells_of_an_end(event: &Event) -> bool {
+    matches!(event, Event::EndOfStream { .. } | Event::Closed { .. })
 }

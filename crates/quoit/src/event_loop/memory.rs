@@ -109,6 +109,7 @@ impl Memory {
 
     /// Leases a filled slot out for a connection: as it is while the connection has no more slots than its share, and from
     /// there on copied, as long as there is memory for that.
+    #[inline]
     pub(super) fn lease(
         &mut self,
         connection: ConnectionId,
@@ -116,7 +117,7 @@ impl Memory {
         slot: PoolSlot,
         length: u32,
     ) -> Lease {
-        let lease = if holdings.slots < self.share_of_slots() {
+        let lease = if self.has_slots_for(holdings) {
             None
         } else {
             self.lease_copied(holdings, slot, length)
@@ -136,6 +137,7 @@ impl Memory {
         lease
     }
 
+    #[cold]
     fn lease_copied(&mut self, holdings: &Holdings, slot: PoolSlot, length: u32) -> Option<Lease> {
         let bytes = u64::from(charge(length));
         if self.left_for_copies(holdings) < bytes || !self.chunks.charge(bytes) {
@@ -168,11 +170,23 @@ impl Memory {
         });
     }
 
-    /// Slots of the pool that one connection may have. While received bytes can be copied, a quarter of the pool is kept for
+    /// Whether a connection has fewer slots than [its share](Self::share_of_slots): the same without a division.
+    #[inline]
+    fn has_slots_for(&self, holdings: &Holdings) -> bool {
+        holdings.slots * PARTS + self.pool.leased() < self.shared_slots()
+    }
+
+    /// Slots of the pool that connections share. While received bytes can be copied, a quarter of the pool is kept for
     /// those that have none.
-    fn share_of_slots(&self) -> u32 {
+    #[inline]
+    fn shared_slots(&self) -> u32 {
         let slots = self.pool.slots();
-        (slots - slots / 4)
+        slots - slots / 4
+    }
+
+    /// Slots of the pool that one connection may have.
+    fn share_of_slots(&self) -> u32 {
+        self.shared_slots()
             .saturating_sub(self.pool.leased())
             .div_ceil(PARTS)
     }
@@ -197,8 +211,9 @@ impl Memory {
     }
 
     /// Whether a connection may be received for.
+    #[inline]
     pub(super) fn is_within_share(&self, holdings: &Holdings) -> bool {
-        holdings.slots < self.share_of_slots()
+        self.has_slots_for(holdings)
             || holdings.copied + u64::from(LEAST_CHARGE) <= self.share_of_copies(holdings)
     }
 

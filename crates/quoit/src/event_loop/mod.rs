@@ -54,6 +54,7 @@ use water_marks::Promised;
 pub use accept::{Accept, ListenerOptions};
 pub use memory::LoopMemory;
 pub use park::NotPollable;
+pub(crate) use report::Fate;
 pub use turn::TurnError;
 
 /// Room in the lists that a turn fills, from the start: what a turn ordinarily needs.

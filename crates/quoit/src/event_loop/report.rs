@@ -9,7 +9,7 @@ use crate::sys::SocketSys;
 
 /// What is to become of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+pub(crate) enum Fate {
     Delivered,
     /// Its connection or socket is paused, or has something before it held back.
     HeldBack,
@@ -21,6 +21,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Hands over what there is to report, as far as there is room. Returns how many events that are.
     pub(super) fn report(&mut self, events: &mut Events) -> usize {
         let earlier = events.len();
+        let may_end = self.events.may_end();
         while events.room() > 0
             && let Some(event) = self.events.take_unchecked()
         {
@@ -30,6 +31,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         self.events.report(events);
         self.counters.surplus_events.add(self.events.len() as u64);
+        if may_end {
+            self.note_reported_ends(events, earlier);
+        }
+        events.len() - earlier
+    }
+
+    fn note_reported_ends(&mut self, events: &Events, earlier: usize) {
         for event in events.iter().skip(earlier) {
             match event {
                 Event::EndOfStream { connection } => {
@@ -47,7 +55,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 _ => {}
             }
         }
-        events.len() - earlier
     }
 
     /// Entries of lists that were looked at for pauses and closes which came after them, those of events and of connections
@@ -160,13 +167,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.connections.is_marked(id.slot(), id.generation())
     }
 
-    /// Looks at an event in a driver's hand, which an earlier one of the same turn may have made unwanted. Returns it if it is still
-    /// to be delivered. What is held back is to be [taken back](Loop::take_back) once all have been looked at.
-    // Inlined, so that an event is moved once less.
-    #[inline]
-    pub(crate) fn admit_event(&mut self, event: Event, held_back: &mut Vec<Event>) -> Option<Event> {
+    /// Looks at an event in a driver's hand, which an earlier one of the same turn may have made unwanted. What is held back is to be
+    /// [taken back](Loop::take_back) once all have been looked at.
+    #[inline(always)]
+    pub(crate) fn fate_in_hand(&mut self, event: &Event) -> Fate {
         // Once something is held back, so is all that follows it, even if the connection is resumed meanwhile.
-        let fate = match &event {
+        match event {
             Event::Data { connection, .. } | Event::EndOfStream { connection } => {
                 let is_unwanted = self.is_unwanted(*connection);
                 match self.find(*connection) {
@@ -187,13 +193,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 _ => Fate::Dropped,
             },
             other => self.fate(other),
-        };
-        match fate {
-            Fate::Delivered => return Some(event),
-            Fate::HeldBack => held_back.push(event),
-            Fate::Dropped => {}
         }
-        None
     }
 
     /// Takes back what was held back of a driver's events, in the order in which they were reported.

@@ -460,7 +460,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// A send has ended of which the socket has taken some, nearly always all.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_taken(&mut self, slot: Slot, bytes: usize, held: bool) {
         let (connection, generation) = self
             .connections

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Draining, Loop, NotPollable, TimerKey};
 use crate::command::Command;
 use crate::config::WaitMode;
-use crate::engine::{Completion, Engine};
+use crate::engine::{Completion, Engine, FilledBuffer};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
 use crate::id::{ConnectionId, ListenerId};
@@ -206,59 +206,69 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let buffers = std::mem::take(&mut self.completions.filled);
         let mut filled = buffers.as_slice();
-        while let Some(completion) = self.completions.list.pop_front() {
-            match completion {
-                Completion::Received {
+        for index in 0..self.completions.list.len() {
+            // What comes all the time is not moved.
+            match &mut self.completions.list[index] {
+                &mut Completion::Received {
                     connection,
                     received,
                     more,
-                } => {
-                    self.on_received(connection, received, more);
-                }
-                Completion::Sent {
+                } => self.on_received(connection, received, more),
+                &mut Completion::Sent {
                     connection,
                     result: Ok(bytes @ 1..),
                     gather: None,
                     held,
                 } => self.on_taken(connection, bytes, held),
-                Completion::Sent {
-                    connection,
-                    result,
-                    gather,
-                    held,
-                } => {
-                    self.on_sent(connection, result, gather, held);
+                other => {
+                    let completion = std::mem::replace(other, Completion::Woken);
+                    self.on_other(completion, &mut filled);
                 }
-                Completion::Released {
-                    connection,
-                    sequence,
-                    copied,
-                } => {
-                    self.on_released(connection, sequence, copied);
-                }
-                Completion::Accepted {
-                    listener,
-                    result,
-                    more,
-                } => self.on_accepted(listener, result, more),
-                Completion::Connected { connection, result } => self.on_connected(connection, result),
-                Completion::DatagramsFilled { socket, count, more } => {
-                    let (run, rest) = filled.split_at(count as usize);
-                    filled = rest;
-                    self.on_datagrams_filled(socket, run, more);
-                }
-                Completion::DatagramReceived {
-                    socket,
-                    received,
-                    more,
-                } => self.on_datagram_received(socket, received, more),
-                Completion::DatagramsSent { socket, batch } => self.on_datagrams_sent(socket, batch),
-                Completion::Woken => {}
             }
         }
         debug_assert!(filled.is_empty(), "every buffer belongs to a completion");
         self.completions.filled = buffers;
         self.completions.clear();
+    }
+
+    /// Takes in a completion of those that are not for each request. `filled` are the buffers of this one and those behind it.
+    fn on_other(&mut self, completion: Completion, filled: &mut &[FilledBuffer]) {
+        match completion {
+            Completion::Received {
+                connection,
+                received,
+                more,
+            } => self.on_received(connection, received, more),
+            Completion::Sent {
+                connection,
+                result,
+                gather,
+                held,
+            } => self.on_sent(connection, result, gather, held),
+            Completion::Released {
+                connection,
+                sequence,
+                copied,
+            } => self.on_released(connection, sequence, copied),
+            Completion::Accepted {
+                listener,
+                result,
+                more,
+            } => self.on_accepted(listener, result, more),
+            Completion::Connected { connection, result } => self.on_connected(connection, result),
+            Completion::DatagramsFilled { socket, count, more } => {
+                let (run, rest) = filled.split_at(count as usize);
+                *filled = rest;
+                self.on_datagrams_filled(socket, run, more);
+            }
+            Completion::DatagramReceived {
+                socket,
+                received,
+                more,
+            } => self.on_datagram_received(socket, received, more),
+            Completion::DatagramsSent { socket, batch } => self.on_datagrams_sent(socket, batch),
+            Completion::Woken => {}
+        }
     }
 
     fn take_posts(&mut self) {

@@ -64,7 +64,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Accounts for bytes that were just queued on a connection, where there were `before`, perhaps behind other sends.
-    #[inline]
+    #[inline(always)]
     pub(super) fn account_queued(&mut self, slot: Slot, before: usize, queued_before: bool) {
         let Some((state, _)) = self.connections.at(slot) else {
             return;

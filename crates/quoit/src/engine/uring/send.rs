@@ -85,10 +85,11 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     fn resolve_attempts_before(&mut self, end: u64, completions: &mut Completions) {
-        while let Some(&(number, connection)) = self.attempts.front()
+        let mut resolved = 0;
+        while let Some(&(number, connection)) = self.attempts.get(resolved)
             && number < end
         {
-            self.attempts.pop_front();
+            resolved += 1;
             let send = &self.connections.get(connection).send;
             if send.stage == SendStage::Attempt && send.attempt == number {
                 let length = send.length as usize;
@@ -96,6 +97,12 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 let completion = self.finish_send(connection, Ok(length), false);
                 completions.push(completion);
             }
+        }
+        if resolved == self.attempts.len() {
+            // Nearly always. The next ones go to where these were.
+            self.attempts.clear();
+        } else {
+            self.attempts.drain(..resolved);
         }
     }
 
