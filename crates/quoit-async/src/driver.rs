@@ -234,6 +234,7 @@ impl Driver {
     /// Does what a stream left to be done.
     pub(crate) fn carry_out(&mut self, link: &Arc<Link>) {
         link.carry_out(&mut self.event_loop, &mut self.wakers);
+        link.let_others_send(&mut self.event_loop);
     }
 
     /// Has a connection's events brought to `link`.

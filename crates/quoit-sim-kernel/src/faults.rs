@@ -277,6 +277,8 @@ pub struct Incidents {
     pub resets_by_unread_data: u64,
     /// Things that other threads did: wakes, posted commands, returned leases.
     pub other_threads: u64,
+    /// Sends of other threads while the loop slept, whatever became of them.
+    pub direct_sends: u64,
     /// Datagrams that the program's sockets received.
     pub datagrams_received: u64,
     /// Those of them that came cut.
@@ -332,6 +334,7 @@ impl FaultCounts {
         sum.full_sockets += more.full_sockets;
         sum.resets_by_unread_data += more.resets_by_unread_data;
         sum.other_threads += more.other_threads;
+        sum.direct_sends += more.direct_sends;
         sum.datagrams_received += more.datagrams_received;
         sum.datagrams_truncated += more.datagrams_truncated;
         sum.datagrams_sent += more.datagrams_sent;

@@ -248,6 +248,8 @@ macro_rules! each_counter {
             Counter stalled_closed,
             /// Sleeps that were to go on for more than the first event, with [`WaitMode::Coalesce`](crate::WaitMode::Coalesce).
             Counter coalesced_sleeps,
+            /// Of the sends, those that another thread made while the loop slept; each is a system call.
+            Counter direct_sends,
         }
     };
 }

@@ -70,6 +70,7 @@ pub mod command;
 mod config;
 pub mod counters;
 pub mod datagram;
+mod direct;
 mod engine;
 mod errno;
 pub mod event;
@@ -108,6 +109,7 @@ pub use datagram::{
     Datagram, DatagramCounters, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError,
     Datagrams, Ecn, Gro, MulticastGroup, Steering, Unreachable,
 };
+pub use direct::DirectSender;
 pub use engine::EngineKind;
 pub use engine::uring::{Capabilities, Missing, Telling};
 pub use errno::Errno;

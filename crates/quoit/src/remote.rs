@@ -8,8 +8,21 @@ use crate::command::Command;
 use crate::counters::{Counters, LiveCounters};
 use crate::errno::Errno;
 use crate::id::LoopIndex;
-use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, Ordering};
+use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::Wake;
+
+/// What threads have sent that are not the loop's.
+#[derive(Debug)]
+struct DirectCounts {
+    /// Calls, also those that nothing was sent by.
+    calls: AtomicU64,
+    sends: AtomicU64,
+    pieces: AtomicU64,
+    bytes: AtomicU64,
+    short: AtomicU64,
+    /// Whether to send directly pays now, as the loop has found.
+    pays: AtomicBool,
+}
 
 /// What a loop shares with its remotes.
 #[derive(Debug)]
@@ -26,6 +39,7 @@ pub(crate) struct Inbox {
     handing_over: AtomicU32,
     /// The loop drains, and is handed no connection any more: it may end as soon as its own have.
     drains: AtomicBool,
+    direct: DirectCounts,
     /// The engine's and the loop's, from when the loop was made.
     counters: OnceLock<Arc<LiveCounters>>,
 }
@@ -42,6 +56,14 @@ impl Inbox {
             connections: AtomicU32::new(0),
             handing_over: AtomicU32::new(0),
             drains: AtomicBool::new(false),
+            direct: DirectCounts {
+                calls: AtomicU64::new(0),
+                sends: AtomicU64::new(0),
+                pieces: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+                short: AtomicU64::new(0),
+                pays: AtomicBool::new(true),
+            },
             counters: OnceLock::new(),
         })
     }
@@ -52,6 +74,42 @@ impl Inbox {
 
     pub(crate) fn wake_descriptor(&self) -> RawFd {
         self.wake.descriptor()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.wake.wake();
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.wake.is_asleep()
+    }
+
+    /// Sends of other threads than the loop's so far.
+    pub(crate) fn direct_sends(&self) -> u64 {
+        self.direct.sends.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it pays to send directly.
+    pub(crate) fn set_direct_sends_pay(&self, pays: bool) {
+        self.direct.pays.store(pays, Ordering::Relaxed);
+    }
+
+    pub(crate) fn direct_sends_pay(&self) -> bool {
+        self.direct.pays.load(Ordering::Relaxed)
+    }
+
+    /// Another thread than the loop's has made a call to send so many bytes in so many pieces, and the socket has taken some.
+    pub(crate) fn count_direct_send(&self, pieces: usize, bytes: usize, taken: usize) {
+        let add = |count: &AtomicU64, more: usize| count.fetch_add(more as u64, Ordering::Relaxed);
+        add(&self.direct.calls, 1);
+        if taken > 0 {
+            add(&self.direct.sends, 1);
+            add(&self.direct.pieces, pieces);
+            add(&self.direct.bytes, taken);
+        }
+        if (1..bytes).contains(&taken) {
+            add(&self.direct.short, 1);
+        }
     }
 
     pub(crate) fn wake_writes(&self) -> u64 {
@@ -135,9 +193,18 @@ impl Inbox {
 
     pub(crate) fn counters(&self) -> Counters {
         let live = self.counters.get().expect("shown when the loop was made");
+        let counters = live.snapshot();
+        let direct = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let direct_sends = self.direct_sends();
         Counters {
             wake_writes: self.wake_writes(),
-            ..live.snapshot()
+            direct_sends,
+            system_calls: counters.system_calls + direct(&self.direct.calls),
+            sends: counters.sends + direct_sends,
+            send_pieces: counters.send_pieces + direct(&self.direct.pieces),
+            sent_bytes: counters.sent_bytes + direct(&self.direct.bytes),
+            short_sends: counters.short_sends + direct(&self.direct.short),
+            ..counters
         }
     }
 

@@ -88,6 +88,11 @@ impl Wake {
         self.state.load(Ordering::SeqCst) == NOTIFIED
     }
 
+    /// Whether a wake would cost a system call.
+    pub(crate) fn is_asleep(&self) -> bool {
+        matches!(self.state.load(Ordering::Relaxed), SLEEPING | PARKED)
+    }
+
     /// How often the eventfd was written: the wakes that cost a system call.
     pub(crate) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)

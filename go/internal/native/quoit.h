@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 12
+#define QUOIT_ABI_MINOR 13
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -608,6 +608,8 @@ typedef struct quoit_counters {
     uint64_t stalled_closed;
     /* Since 1.12. */
     uint64_t coalesced_sleeps;
+    /* Since 1.13. */
+    uint64_t direct_sends;
 } quoit_counters;
 
 /* ---- The library. Any thread. ---- */

@@ -308,4 +308,4 @@ type Capability struct {
 type Counters [countersInABI]uint64
 
 // countersInABI is how many values quoit_counters has in this package's header.
-const countersInABI = 68
+const countersInABI = 69

@@ -126,6 +126,10 @@ impl Link {
         let mut state = lock(&self.state);
         state.listed = false;
         let Some(id) = state.id else { return };
+        if state.sending && state.dropped != Some(Ending::Abort) {
+            // Who sends lists it again.
+            return;
+        }
         let mut moved = false;
         while !state.full
             && let Some(piece) = state.left.pop_front()
@@ -142,6 +146,22 @@ impl Link {
             state.writers.take_all(wakers);
         }
         self.carry_out_end(&mut state, event_loop, id);
+    }
+
+    /// Lets the threads that write send by themselves while the loop sleeps. Not before one has written: many connections are
+    /// only used on the loop's own.
+    pub(crate) fn let_others_send(&self, event_loop: &mut AnyLoop) {
+        if self.direct.get().is_some() {
+            return;
+        }
+        let state = lock(&self.state);
+        if let Some(id) = state
+            .id
+            .filter(|_| state.opened && !state.shut_down && state.dropped.is_none())
+            && let Ok(direct) = event_loop.direct_sender(id)
+        {
+            let _ = self.direct.set(direct);
+        }
     }
 
     /// Ends the connection, or its sending direction, if that is wanted and all before it is with the loop.

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
-use quoit::{Address, ConnectionId, Errno, FileRange, Lease, Token};
+use quoit::{Address, ConnectionId, DirectSender, Errno, FileRange, Lease, Token};
 
 use crate::errors::Gone;
 use crate::home::Home;
@@ -83,6 +83,8 @@ struct State {
     spare: Vec<u8>,
     /// The loop takes nothing more until it says so.
     full: bool,
+    /// A thread that is not the loop's sends: what is left meanwhile comes behind that.
+    sending: bool,
     /// The turn of the loop in which its thread wrote last.
     written_in: u64,
     shut_down: bool,
@@ -158,6 +160,8 @@ pub(crate) struct Link {
     pub(crate) home: Arc<Home>,
     local: OnceLock<Option<Address>>,
     peer: OnceLock<Option<Address>>,
+    /// What other threads than the loop's send by, once one has written.
+    direct: OnceLock<DirectSender>,
     state: Mutex<State>,
 }
 
@@ -167,6 +171,7 @@ impl Link {
             home,
             local: OnceLock::new(),
             peer: OnceLock::new(),
+            direct: OnceLock::new(),
             state: Mutex::new(state),
         })
     }

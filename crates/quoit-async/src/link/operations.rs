@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
-use quoit::{Errno, Lease, Refusal, Token};
+use quoit::{DirectSender, Errno, Lease, Refusal, Token};
 
 use super::give::{WORTH_A_CALL, leave_copied, queue_copied, send_copied};
 use super::{Ending, Failure, Link, MOST_LEFT, Piece, Shortfall, State};
@@ -176,6 +176,7 @@ impl Link {
             return Poll::Pending;
         }
         if state.left.is_empty()
+            && !state.sending
             && let Some(id) = state.id.filter(|_| state.opened)
             && let Some(result) = self.home.here(|driver| {
                 let again = std::mem::replace(&mut state.written_in, driver.turns) == driver.turns;
@@ -200,6 +201,17 @@ impl Link {
                 Err(_) => Poll::Ready(Err(Errno::EPIPE.into())),
             };
         }
+        if state.left.is_empty()
+            && !state.sending
+            && let Some(direct) = self.direct.get().filter(|direct| direct.is_ready())
+        {
+            let (taken, again) = self.send_directly(direct, pieces, state);
+            if taken > 0 {
+                return Poll::Ready(Ok(taken));
+            }
+            state = again;
+            Self::check_writable(&mut state)?;
+        }
         if !state.has_room() {
             return Poll::Pending;
         }
@@ -207,6 +219,27 @@ impl Link {
         let taken = leave_copied(&mut state, pieces, room);
         self.list(state);
         Poll::Ready(Ok(taken))
+    }
+
+    /// Sends on this thread, which is not the loop's, as much as the socket takes at once. Not under the lock, which the loop
+    /// takes as well.
+    fn send_directly<'a>(
+        self: &'a Arc<Self>,
+        direct: &DirectSender,
+        pieces: &[IoSlice<'_>],
+        mut state: MutexGuard<'a, State>,
+    ) -> (usize, MutexGuard<'a, State>) {
+        state.sending = true;
+        drop(state);
+        let taken = direct.try_send(pieces);
+        let mut state = lock(&self.state);
+        state.sending = false;
+        if !state.left.is_empty() || state.shut_down || state.dropped.is_some() {
+            // The loop has passed it over meanwhile.
+            self.list(state);
+            state = lock(&self.state);
+        }
+        (taken, state)
     }
 
     /// As [`Link::try_write`], of which the task is told when there is room.

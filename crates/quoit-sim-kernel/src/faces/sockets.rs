@@ -155,6 +155,13 @@ impl SocketSys for SimSockets {
         })
     }
 
+    fn send_now_from_any_thread(&self) -> fn(RawFd, &libc::msghdr) -> Result<usize, Errno> {
+        |socket, header| {
+            with(|kernel| kernel.counts.incidents.direct_sends += 1);
+            Self.send_now(socket, header)
+        }
+    }
+
     fn send_messages_now(&self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
         transfer(socket, "sendmmsg", |kernel, object| {
             send_messages(kernel, object, messages)

@@ -240,6 +240,8 @@ pub(super) struct Connection {
     pub(super) limit: Option<TimerId>,
     /// A graceful close goes on past it as long as the peer takes something; otherwise it has its handler's deadline.
     pub(super) patient: bool,
+    /// Other threads may send on it: [`DirectSends`](super::direct::DirectSends) has what they share.
+    pub(super) is_lent: bool,
 }
 
 impl Connection {
@@ -266,6 +268,7 @@ impl Connection {
             deadline: None,
             limit: None,
             patient: true,
+            is_lent: false,
         }
     }
 
@@ -354,6 +357,15 @@ impl Connection {
     /// Whether both directions have ended.
     pub(super) fn both_ended(&self) -> bool {
         self.send_side.has_ended() && self.receive_side == ReceiveSide::Ended
+    }
+
+    /// Whether all has left that was queued, and more may come.
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Open
+            && self.send_side == SendSide::Open
+            && !self.operations.send
+            && !self.listed.dirty
+            && self.outbound.is_empty()
     }
 
     /// Whether the kernel is done with everything of this connection.

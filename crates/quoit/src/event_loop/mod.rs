@@ -12,6 +12,7 @@ mod coalescing;
 mod commands;
 mod connection;
 mod datagram;
+mod direct;
 mod event_queue;
 mod inspect;
 mod memory;
@@ -46,6 +47,7 @@ use crate::timers::{TimerId, Wheel};
 use chunk_waiters::ChunkWaiters;
 use coalescing::Coalescing;
 use connection::Connection;
+use direct::DirectSends;
 use event_queue::EventQueue;
 use memory::Memory;
 use table::Table;
@@ -146,6 +148,8 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     early: Vec<Operation>,
     /// Connections with something to send.
     dirty: Vec<Slot>,
+    /// What threads share that send by themselves.
+    direct: DirectSends,
     /// Connections whose receive waits for pool slots, first come, first served.
     starved: VecDeque<ConnectionId>,
     /// Connections accepted since all completions were taken last.
@@ -208,6 +212,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         );
         let now = system.now();
         let counters = Arc::clone(engine.counters());
+        let direct = DirectSends::new(engine.kind());
         counters.pool_slots.set(config.receive_slots.into());
         memory.remote.show_counters(Arc::clone(&counters));
         Self {
@@ -241,6 +246,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             notified: false,
             early: Vec::new(),
             dirty: Vec::with_capacity(FIRST_ENTRIES),
+            direct,
             starved: VecDeque::new(),
             accepts_behind: 0,
             queue_load: 0,
@@ -425,6 +431,7 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
             return;
         };
         memory.remote.close();
+        self.direct.end();
         let on_owner = self.owner.is_none_or(|owner| owner == ThreadNumber::current());
         let patience = if on_owner {
             Duration::from_secs(5)

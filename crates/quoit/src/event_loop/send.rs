@@ -301,7 +301,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// From how many bytes on a send leaves without a copy; `None`: never, as on epoll.
-    fn zero_copy_threshold(&self) -> Option<u32> {
+    pub(super) fn zero_copy_threshold(&self) -> Option<u32> {
         self.config
             .zero_copy_threshold
             .filter(|_| self.engine.kind() == EngineKind::Uring)
@@ -319,11 +319,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         {
             connection.listed.dirty = true;
             self.dirty.push(slot);
+            if connection.is_lent {
+                self.direct.set_idle(slot, false);
+            }
         }
     }
 
     /// Submits what is queued for the connections that have something new.
     pub(super) fn flush_dirty(&mut self) {
+        if self.direct.is_lent() {
+            let memory = self.memory.as_ref().expect("present until the loop is dropped");
+            self.direct.note_sends(self.dirty.len(), &memory.remote);
+        }
         if self.dirty.is_empty() {
             return;
         }
@@ -346,6 +353,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let flushing = matches!(connection.phase, Phase::Open | Phase::Draining);
         if !flushing || connection.operations.send || connection.send_side.has_ended() {
             return;
+        }
+        if connection.is_lent
+            && let Some(errno) = self.direct.take_error(slot)
+        {
+            // The kernel has told it to the thread that sent, and tells nobody else.
+            connection.operations.send = true;
+            return self.on_sent(slot, Err(errno), None, false);
         }
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let descriptor = connection
@@ -478,6 +492,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let is_waited_for = connection.sending.wants_writable
             || connection.send_side != SendSide::Open
             || connection.phase != Phase::Open;
+        if connection.is_lent {
+            self.direct.set_idle(slot, connection.is_idle());
+        }
         self.account_drained(before, now);
         // Nearly always nobody is to be told, and nothing follows.
         if more || is_waited_for || acknowledged != Token::NONE {
@@ -574,6 +591,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
+        if connection.is_lent {
+            self.direct.set_idle(slot, connection.is_idle());
+        }
         if connection.send_side != SendSide::Finishing
             || connection.operations.send
             || !connection.outbound.is_empty()

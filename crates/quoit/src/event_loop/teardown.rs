@@ -199,6 +199,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         connection.phase = Phase::Ending;
         connection.reason.get_or_insert(reason);
+        if connection.is_lent {
+            self.direct.close(slot);
+        }
         if reset && let Some(socket) = &connection.descriptor {
             self.counters.system_calls.add(1);
             // Whatever it returns, the connection is gone from here on.
@@ -243,6 +246,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         if connection.phase != Phase::Ending || !connection.is_quiet() {
+            return;
+        }
+        if connection.is_lent && !self.direct.take_back(slot) {
             return;
         }
         self.drop_queue(slot);

@@ -276,6 +276,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if remote.take_woken() {
             self.events.push_back(Event::Woken);
         }
+        self.finish_after_direct_sends();
         // No more than fit in the inbox at once, so that a busy producer cannot keep the loop here.
         for _ in 0..remote.capacity() {
             let Some(command) = remote.pop() else { return };

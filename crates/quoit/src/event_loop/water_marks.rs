@@ -82,6 +82,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             || memory.is_past_mark(queued + 1, self.queue_load, high_water);
         if !std::mem::replace(&mut state.listed.dirty, true) {
             self.dirty.push(slot);
+            if state.is_lent {
+                self.direct.set_idle(slot, false);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 pub(crate) use loom::sync::atomic::fence;
 use loom::sync::atomic::{self as loomed};
+pub(crate) use loom::thread::yield_now;
 
 use super::Ordering;
 use crate::errno::Errno;

@@ -12,6 +12,7 @@ mod real {
     pub(crate) use super::eventfd::Eventfd;
     pub(crate) use crossbeam_queue::ArrayQueue;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
+    pub(crate) use std::thread::yield_now;
 }
 #[cfg(not(loom))]
 pub(crate) use real::*;

@@ -257,6 +257,10 @@ impl SocketSys for Linux {
         Errno::check_size(unsafe { libc::sendmsg(socket, header, flags) })
     }
 
+    fn send_now_from_any_thread(&self) -> fn(RawFd, &libc::msghdr) -> Result<usize, Errno> {
+        |socket, header| Self.send_now(socket, header)
+    }
+
     fn send_messages_now(&self, socket: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, Errno> {
         // SAFETY: as many headers as the slice has, and the contract of the trait says that all they point to is valid.
         let count = unsafe {

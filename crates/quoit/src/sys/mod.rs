@@ -231,6 +231,9 @@ pub trait SocketSys {
     /// Those of `sendmsg(2)`; `EAGAIN` where the socket is full.
     fn send_now(&self, socket: RawFd, header: &libc::msghdr) -> Result<usize, Errno>;
 
+    /// [`SocketSys::send_now`] for other threads than the loop's.
+    fn send_now_from_any_thread(&self) -> fn(RawFd, &libc::msghdr) -> Result<usize, Errno>;
+
     /// `sendmmsg(2)` that never waits, whatever the socket's mode, and raises no signal; the headers, at least one, and all
     /// that they point to must be valid. Returns how many were sent, at least 1; the others were not tried, or the first of
     /// them failed, which is told only when it comes first.

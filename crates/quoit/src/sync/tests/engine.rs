@@ -97,6 +97,8 @@ impl Engine for Scripted {
         }
     }
 
+    fn coalesce(&mut self, _on: bool) {}
+
     fn may_sleep(&self) -> bool {
         self.completions.is_empty()
     }

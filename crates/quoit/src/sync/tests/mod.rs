@@ -3,6 +3,7 @@
 //! The loop is the real one, turn by turn; only its engine is scripted. A wake that is lost leaves every thread
 //! waiting, which loom reports as a deadlock; memory that two threads touch at once as a race.
 
+mod direct;
 mod engine;
 
 use std::os::fd::AsRawFd;
@@ -14,11 +15,11 @@ use loom::thread;
 
 use self::engine::{Scripted, Touched};
 use super::{AtomicBool, Eventfd, Ordering};
+use crate::event_loop::LoopMemory;
 use crate::sys::Linux;
 use crate::wake::Wake;
 use crate::{
-    AttachOptions, Command, Config, Event, Events, Lease, Loop, LoopIndex, LoopMemory, PostError, Refusal,
-    Remote, Token,
+    AttachOptions, Command, Config, Event, Events, Lease, Loop, LoopIndex, PostError, Refusal, Remote, Token,
 };
 
 /// A loop and its events.

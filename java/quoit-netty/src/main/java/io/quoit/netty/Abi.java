@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 12;
+    static final int VERSION = 1 << 16 | 13;
 
     static final int UNSET = 0xFFFF_FFFF;
 
@@ -245,7 +245,7 @@ final class Abi {
 
     /** Offsets in {@code quoit_counters}. */
     static final class Counters {
-        static final int STRUCT_SIZE = 552;
+        static final int STRUCT_SIZE = 560;
         static final int SUBMISSIONS = 32;
         static final int COMPLETIONS = 40;
         static final int QUEUED_BYTES = 288;

@@ -1,0 +1,216 @@
+//! Sending on a connection from threads that are not its loop's.
+//!
+//! A loop that sleeps would have to be woken to send, and would fall asleep again behind it: that costs more than the send. So a
+//! thread may send by itself while the loop sleeps. The loop keeps the socket: it is closed when no thread is in the midst of a
+//! send, as it is when the kernel is done with all operations.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use crate::command::RawPieces;
+use crate::engine::header_of;
+use crate::errno::Errno;
+use crate::remote::Inbox;
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
+
+/// A thread is in the midst of a send.
+const USED: u32 = 1;
+/// No send begins any more.
+const CLOSED: u32 = 2;
+/// The loop closes the socket.
+const TAKEN_BACK: u32 = 4;
+
+/// `sendmsg(2)` as in [`SocketSys::send_now`](crate::sys::SocketSys::send_now), for any thread.
+pub(crate) type SendCall = fn(RawFd, &libc::msghdr) -> Result<usize, Errno>;
+
+/// What a connection shares with the threads that send on it.
+pub(crate) struct LentSocket {
+    inbox: Arc<Inbox>,
+    descriptor: RawFd,
+    call: SendCall,
+    /// From so many bytes on a send is the loop's, which makes it without a copy.
+    zero_copy_threshold: usize,
+    state: AtomicU32,
+    /// All that the loop was given has left, and it will be given more.
+    idle: AtomicBool,
+    /// What a send has failed with, for the loop; 0: nothing.
+    error: AtomicU32,
+}
+
+impl LentSocket {
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        descriptor: RawFd,
+        call: SendCall,
+        zero_copy_threshold: Option<u32>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            inbox,
+            descriptor,
+            call,
+            zero_copy_threshold: zero_copy_threshold.map_or(usize::MAX, |least| least as usize),
+            state: AtomicU32::new(0),
+            idle: AtomicBool::new(false),
+            error: AtomicU32::new(0),
+        })
+    }
+
+    /// The loop says whether all has left that it was given.
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Release);
+    }
+
+    /// What a send has failed with, for the first who asks.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        // Mostly there is none, and then this is a plain load.
+        if self.error.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        Some(Errno::new(self.error.swap(0, Ordering::AcqRel) as i32))
+    }
+
+    /// No send begins from here on. Returns whether one is under way, at whose end the loop is woken.
+    pub(crate) fn close(&self) -> bool {
+        self.state.fetch_or(CLOSED, Ordering::AcqRel) & USED != 0
+    }
+
+    /// Whether a send is under way.
+    pub(crate) fn is_used(&self) -> bool {
+        self.state.load(Ordering::Acquire) & USED != 0
+    }
+
+    /// Takes a closed one back for good, if no send is under way; returns whether it was.
+    pub(crate) fn take_back(&self) -> bool {
+        debug_assert!(
+            self.state.load(Ordering::Relaxed) & CLOSED != 0,
+            "none may begin meanwhile"
+        );
+        if self.is_used() {
+            return false;
+        }
+        self.state.fetch_or(TAKEN_BACK, Ordering::AcqRel);
+        true
+    }
+
+    /// Keeps the socket open until this is dropped; `None` if it is being closed, or another thread sends.
+    fn begin(&self) -> Option<Use<'_>> {
+        self.state
+            .compare_exchange(0, USED, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()
+            .map(|_| Use(self))
+    }
+}
+
+impl fmt::Debug for LentSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LentSocket({})", self.descriptor)
+    }
+}
+
+/// The socket is open for as long as this lives.
+struct Use<'a>(&'a LentSocket);
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        let before = self.0.state.fetch_and(!USED, Ordering::AcqRel);
+        debug_assert!(before & TAKEN_BACK == 0, "the socket was closed under a send");
+        if before & CLOSED != 0 {
+            self.0.inbox.wake();
+        }
+    }
+}
+
+/// Sends on a connection from any thread while its loop sleeps. Made by [`Loop::direct_sender`](crate::Loop::direct_sender).
+///
+/// It is for those who hand what they send over to the loop's thread, as a front door does whose users run on threads of their own:
+/// to wake a loop for one send, which then sleeps again, costs more than the send. It sends only what would be the next bytes on the
+/// wire, and leaves everything else to the loop:
+///
+/// - Who uses it keeps the order: while anything that it wants to send, or to end, has not been given to the loop yet, it does not
+///   call [`DirectSender::try_send`]. What the loop was given is looked after here.
+/// - Nothing of a failure is told here. What was to be sent is then given to the loop, whose send fails for the same reason, with
+///   the same events as ever.
+///
+/// It may be kept for as long as one likes: once the connection ends it sends nothing.
+#[derive(Clone)]
+pub struct DirectSender(Arc<LentSocket>);
+
+impl DirectSender {
+    pub(crate) fn new(socket: Arc<LentSocket>) -> Self {
+        Self(socket)
+    }
+
+    /// Whether a [`DirectSender::try_send`] would be tried now, for whoever has something to prepare for it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.0.inbox.is_asleep() && self.0.inbox.direct_sends_pay() && self.0.idle.load(Ordering::Acquire)
+    }
+
+    /// Sends what the socket takes at once, and returns how many bytes of `pieces` that is: the first ones. The rest is to be given
+    /// to the loop. It never waits.
+    ///
+    /// Returns 0, and nothing was sent, while the loop is awake, as it sends with what else it has to do and no system call of
+    /// its own on io_uring; while it has something queued for this connection; while another thread sends on it; from
+    /// [`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold) on; if the socket is full or fails; and once this end
+    /// has ended its direction, or the connection ends. Of more pieces than [`RawPieces::MOST`] it takes the first ones.
+    #[must_use = "what was not sent is to be given to the loop"]
+    pub fn try_send(&self, pieces: &[IoSlice<'_>]) -> usize {
+        let socket = &*self.0;
+        if !self.is_ready() {
+            return 0;
+        }
+        let pieces = &pieces[..pieces.len().min(RawPieces::MOST)];
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if length == 0 || length >= socket.zero_copy_threshold {
+            return 0;
+        }
+        let Some(used) = socket.begin() else { return 0 };
+        // Once more, now that it stays so: a send of another thread may have failed.
+        if socket.error.load(Ordering::Acquire) != 0 {
+            return 0;
+        }
+        let result = send(socket, pieces);
+        let taken = match result {
+            Ok(taken) => taken,
+            // The loop finds that out by itself, or has better luck.
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM | Errno::ENOBUFS) => 0,
+            // The kernel tells an error once.
+            Err(errno) => {
+                debug_assert_ne!(errno, Errno::EBADF, "the socket is open while it is used");
+                socket.error.store(errno.code() as u32, Ordering::Release);
+                0
+            }
+        };
+        socket.inbox.count_direct_send(pieces.len(), length, taken);
+        drop(used);
+        taken
+    }
+}
+
+fn send(socket: &LentSocket, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    let mut list = [libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    }; 16];
+    let mut long = Vec::new();
+    let vectors = match list.get_mut(..pieces.len()) {
+        Some(list) => list,
+        None => {
+            long.resize(pieces.len(), list[0]);
+            long.as_mut_slice()
+        }
+    };
+    for (vector, piece) in vectors.iter_mut().zip(pieces) {
+        vector.iov_base = piece.as_ptr().cast_mut().cast();
+        vector.iov_len = piece.len();
+    }
+    (socket.call)(socket.descriptor, &header_of(vectors))
+}
+
+impl fmt::Debug for DirectSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DirectSender({})", self.0.descriptor)
+    }
+}
