@@ -117,13 +117,20 @@ impl Chunks {
         self.touched - self.free.len() as u32
     }
 
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<Chunk> {
         if !self.has_one() {
             return None;
         }
-        if let Some(index) = self.free.pop() {
-            return Some(Chunk(index));
+        match self.free.pop() {
+            Some(index) => Some(Chunk(index)),
+            None => self.touch(),
         }
+    }
+
+    /// Takes the first chunk that was never taken.
+    #[cold]
+    fn touch(&mut self) -> Option<Chunk> {
         if self.touched == self.count {
             return None;
         }

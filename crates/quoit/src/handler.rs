@@ -285,7 +285,12 @@ impl Loop {
 /// a handler have in common.
 #[derive(Debug, Default)]
 pub struct Delivery {
-    held_back: Vec<Event>,
+    // Boxed, as there is one in each turn, nearly always without anything.
+    #[expect(
+        clippy::box_collection,
+        reason = "that nothing is held back is known at a glance"
+    )]
+    held_back: Option<Box<Vec<Event>>>,
 }
 
 impl Delivery {
@@ -309,14 +314,15 @@ impl Delivery {
     #[cold]
     fn keep(&mut self, event: Event, fate: Fate) {
         if fate == Fate::HeldBack {
-            self.held_back.push(event);
+            self.held_back.get_or_insert_default().push(event);
         }
     }
 
     /// All have been handed out: the loop takes back what a paused connection was not to have.
-    pub fn end<E: Engine, K: SocketSys>(mut self, event_loop: &mut Loop<E, K>) {
-        if !self.held_back.is_empty() {
-            event_loop.take_back(&mut self.held_back);
+    #[inline]
+    pub fn end<E: Engine, K: SocketSys>(self, event_loop: &mut Loop<E, K>) {
+        if let Some(mut held_back) = self.held_back {
+            event_loop.take_back(&mut held_back);
         }
     }
 }

@@ -287,20 +287,24 @@ impl Outbound {
         clippy::vec_box,
         reason = "operations take them boxed: the kernel reads them in place"
     )]
-    #[inline]
     pub(crate) fn next_batch(&self, chunks: &Chunks, spare: &mut Vec<Box<Gather>>) -> Option<Batch> {
-        if let Some(copied) = &self.only {
-            return Some(Batch::Memory {
-                message: Message::Single {
-                    address: chunks.address(&copied.chunk, copied.start),
-                    length: copied.end - copied.start,
-                },
-                bytes: copied.length(),
-                quiet: !self.is_held(),
-                in_parts: false,
-            });
-        }
-        self.next_of_list(chunks, spare)
+        self.next_copied(chunks)
+            .or_else(|| self.next_of_list(chunks, spare))
+    }
+
+    /// The same where one copied chunk is all that is queued, as nearly always.
+    #[inline(always)]
+    pub(crate) fn next_copied(&self, chunks: &Chunks) -> Option<Batch> {
+        let copied = self.only.as_ref()?;
+        Some(Batch::Memory {
+            message: Message::Single {
+                address: chunks.address(&copied.chunk, copied.start),
+                length: copied.end - copied.start,
+            },
+            bytes: copied.length(),
+            quiet: !self.is_held(),
+            in_parts: false,
+        })
     }
 
     #[expect(

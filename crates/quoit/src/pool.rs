@@ -214,12 +214,13 @@ impl Pool {
     }
 
     /// Leases out the first `length` bytes of a slot that was taken and filled.
+    #[inline(always)]
     pub(crate) fn lease(&mut self, slot: PoolSlot, length: u32) -> Lease {
         self.lease_from(slot, 0, length)
     }
 
     /// As [`Pool::lease`], without the first `start` bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lease_from(&mut self, slot: PoolSlot, start: u32, length: u32) -> Lease {
         assert_eq!(
             self.places[slot.index()],

@@ -64,7 +64,7 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.submit(operation, pool));
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         connection: Slot,

@@ -109,7 +109,7 @@ impl Memory {
 
     /// Leases a filled slot out for a connection: as it is while the connection has no more slots than its share, and from
     /// there on copied, as long as there is memory for that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lease(
         &mut self,
         connection: ConnectionId,

@@ -141,21 +141,23 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    fn on_data(&mut self, slot: Slot, pool_slot: PoolSlot, length: u32) {
+    /// Bytes were received.
+    #[inline(always)]
+    pub(super) fn on_data(&mut self, slot: Slot, pool_slot: PoolSlot, length: u32) {
         let (connection, generation) = self
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
         self.counters.received_bytes.add(u64::from(length));
         self.counters.received_pieces.add(1);
         match connection.phase {
             Phase::Open if connection.capped && !connection.paused && self.config.close_at_lease_limit => {
-                self.memory_mut().pool.give_back(pool_slot);
+                memory.pool.give_back(pool_slot);
                 self.end(slot, CloseReason::Limit, true);
             }
             Phase::Open => {
                 let id = ConnectionId::new(self.index, slot, generation);
-                let memory = self.memory.as_mut().expect("present until the loop is dropped");
                 let lease = memory.lease(id, &mut connection.holdings, pool_slot, length);
                 if memory.pool.is_copied(lease.number() as u32) {
                     self.counters.leases_copied.add(1);
@@ -169,7 +171,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     self.deliver(id, lease, at_cap);
                 }
             }
-            _ => self.memory_mut().pool.give_back(pool_slot),
+            _ => memory.pool.give_back(pool_slot),
         }
     }
 

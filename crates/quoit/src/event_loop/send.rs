@@ -345,8 +345,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Submits what is queued for a connection that was listed for it.
     fn flush(&mut self, slot: Slot) {
-        let threshold = self.zero_copy_threshold();
-        let Some((connection, generation)) = self.connections.at(slot) else {
+        let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
         connection.listed.dirty = false;
@@ -361,24 +360,48 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.operations.send = true;
             return self.on_sent(slot, Err(errno), None, false);
         }
+        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        match connection.outbound.next_copied(&memory.chunks) {
+            Some(batch) => self.send_batch(slot, batch),
+            None => self.flush_list(slot),
+        }
+    }
+
+    /// Submits what is queued for a connection that has something else than one copied chunk.
+    #[inline(never)]
+    fn flush_list(&mut self, slot: Slot) {
+        let Some((connection, generation)) = self.connections.at(slot) else {
+            return;
+        };
+        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let next = connection
+            .outbound
+            .next_batch(&memory.chunks, &mut self.spare_gathers);
+        if let Some(batch) = next {
+            return self.send_batch(slot, batch);
+        }
+        let id = ConnectionId::new(self.index, slot, generation);
+        let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
+        self.acknowledge(id, acknowledged);
+        // Sends of no bytes may have filled the queue by their number.
+        self.after_room(id);
+        self.after_flush(slot);
+    }
+
+    /// Gives a connection's next operation to the engine.
+    // Inlined, as where there is one chunk nearly all is known of it.
+    #[inline(always)]
+    fn send_batch(&mut self, slot: Slot, batch: Batch) {
+        let threshold = self.zero_copy_threshold();
+        let Some((connection, _)) = self.connections.at(slot) else {
+            return;
+        };
         let memory = self.memory.as_mut().expect("present until the loop is dropped");
         let descriptor = connection
             .descriptor
             .as_ref()
             .expect("present until closed")
             .as_raw_fd();
-        let Some(batch) = connection
-            .outbound
-            .next_batch(&memory.chunks, &mut self.spare_gathers)
-        else {
-            let id = ConnectionId::new(self.index, slot, generation);
-            let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
-            self.acknowledge(id, acknowledged);
-            // Sends of no bytes may have filled the queue by their number.
-            self.after_room(id);
-            self.after_flush(slot);
-            return;
-        };
         connection.operations.send = true;
         match batch {
             Batch::Memory {

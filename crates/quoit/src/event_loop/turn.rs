@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Draining, Loop, NotPollable, TimerKey};
 use crate::command::Command;
 use crate::config::WaitMode;
-use crate::engine::{Completion, Engine, FilledBuffer};
+use crate::engine::{Completion, Engine, FilledBuffer, Received};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
 use crate::id::{ConnectionId, ListenerId};
@@ -211,9 +211,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             match &mut self.completions.list[index] {
                 &mut Completion::Received {
                     connection,
-                    received,
-                    more,
-                } => self.on_received(connection, received, more),
+                    received: Received::Data { slot, length },
+                    more: true,
+                } => self.on_data(connection, slot, length),
                 &mut Completion::Sent {
                     connection,
                     result: Ok(bytes @ 1..),

@@ -404,9 +404,11 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         let (start, listed) = (completions.len(), completions.list.len());
         // What these cost was paid when they were submitted, and there are no more than operations: they count towards no
         // limit, or sends that always end at once would keep all receives waiting.
-        self.ready
-            .drain(..)
-            .for_each(|completion| completions.push(completion));
+        if !self.ready.is_empty() {
+            self.ready
+                .drain(..)
+                .for_each(|completion| completions.push(completion));
+        }
         let mut uncounted = completions.len();
         while completions.len() - uncounted < limit && self.share > 0 {
             self.share -= 1;

@@ -280,11 +280,17 @@ impl<T: Default> Table<T> {
     }
 
     /// The record of `slot`.
+    #[inline]
     pub(super) fn get(&mut self, slot: Slot) -> &mut T {
         if slot.index() >= self.0.len() {
-            self.0.resize_with(slot.index() + 1, T::default);
+            self.grow(slot);
         }
         &mut self.0[slot.index()]
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: Slot) {
+        self.0.resize_with(slot.index() + 1, T::default);
     }
 
     /// The slots that were ever asked for.

@@ -220,6 +220,7 @@ pub(super) fn make_attempt(entry: &mut SubmissionEntry) {
 }
 
 /// Makes one of the two sends above a zero-copy one, from registered memory if the piece lies there.
+#[inline(always)]
 pub(super) fn make_zero_copy(entry: &mut SubmissionEntry, registered: bool) {
     entry.opcode = if entry.opcode == Opcode::IORING_OP_SEND as u8 {
         Opcode::IORING_OP_SEND_ZC as u8

@@ -96,7 +96,7 @@ pub struct UringEngine<S: UringSys, K: SocketSys> {
     /// nothing ends at a known moment.
     attempts_sends: bool,
     /// Attempts whose end is not known yet: the number of the submission, and the connection.
-    attempts: VecDeque<(u64, Slot)>,
+    attempts: Vec<(u64, Slot)>,
     /// The number of a submission that marks the end of some of them, until it has completed.
     marker: Option<u64>,
     /// The last enter has left attempts behind that nobody waited for then, but perhaps does now. The next one must
@@ -193,7 +193,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             skips_success: features.contains(Feature::CompletionSkip),
             kernel_polls: kernel_poll,
             attempts_sends: features.contains(Feature::AttemptedSend) && !kernel_poll,
-            attempts: VecDeque::with_capacity(128),
+            attempts: Vec::with_capacity(128),
             marker: None,
             attempts_left: false,
             waits: Waits::of(settings, features, &properties),
@@ -337,7 +337,7 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         connection: Slot,

@@ -197,6 +197,32 @@ impl Ring {
         }
     }
 
+    /// The least time of a wait for so many completions, in microseconds, and its limit; `None`: neither.
+    fn limits(&self, wait_for: u32, timeout: Option<Duration>) -> Option<(u32, abi::__kernel_timespec)> {
+        let least_wait_us = if wait_for > 1 {
+            // Not beyond the limit, which the kernel would look at only then.
+            timeout.map_or(self.least_wait_us, |timeout| {
+                u128::from(self.least_wait_us).min(timeout.as_micros()) as u32
+            })
+        } else {
+            0
+        };
+        let slack = Duration::from_nanos(self.timer_slack_ns.into());
+        let latest = match timeout {
+            Some(timeout) => timeout.saturating_add(slack),
+            // Without a limit the kernel ends the wait at its least time, although nothing has come
+            // (`io_cqring_min_timer_wakeup`; seen on 6.18): an idle loop would go round once in each such time.
+            None if least_wait_us > 0 => Duration::MAX,
+            None => return None,
+        };
+        let limit = abi::__kernel_timespec {
+            // The kernel adds this to its clock; what is as good as for ever must not overflow there.
+            tv_sec: latest.as_secs().min(u64::from(u32::MAX)) as i64,
+            tv_nsec: i64::from(latest.subsec_nanos()),
+        };
+        Some((least_wait_us, limit))
+    }
+
     fn buffer_ring(&mut self, group: u16) -> &mut BufferRing {
         self.buffer_rings
             .get_mut(usize::from(group))
@@ -513,40 +539,25 @@ impl UringSys for Ring {
         } else {
             self.descriptor.as_raw_fd() as u32
         };
-        let least_wait_us = if wait_for > 1 {
-            // Not beyond the limit, which the kernel would look at only then.
-            timeout.map_or(self.least_wait_us, |timeout| {
-                u128::from(self.least_wait_us).min(timeout.as_micros()) as u32
-            })
+        let limits = if wait_for > 1 || wait_for == 1 && timeout.is_some() {
+            self.limits(wait_for, timeout)
         } else {
-            0
+            None
         };
-        let slack = Duration::from_nanos(self.timer_slack_ns.into());
-        let latest = match timeout {
-            Some(timeout) => Some(timeout.saturating_add(slack)),
-            // Without a limit the kernel ends the wait at its least time, although nothing has come
-            // (`io_cqring_min_timer_wakeup`; seen on 6.18): an idle loop would go round once in each such time.
-            None if least_wait_us > 0 => Some(Duration::MAX),
-            None => None,
-        };
-        let limit = latest.map(|timeout| abi::__kernel_timespec {
-            // The kernel adds this to its clock; what is as good as for ever must not overflow there.
-            tv_sec: timeout.as_secs().min(u64::from(u32::MAX)) as i64,
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
-        let argument = abi::io_uring_getevents_arg {
-            sigmask: 0,
-            sigmask_sz: 0,
-            min_wait_usec: least_wait_us,
-            ts: limit
-                .as_ref()
-                .map_or(0, |limit| ptr::from_ref(limit).expose_provenance() as u64),
-        };
-        let (argument, size) = if (limit.is_some() && wait_for > 0) || least_wait_us > 0 {
-            flags |= abi::IORING_ENTER_EXT_ARG;
-            (&raw const argument, size_of_val(&argument))
-        } else {
-            (ptr::null(), 0)
+        let argument = limits
+            .as_ref()
+            .map(|(least_wait_us, limit)| abi::io_uring_getevents_arg {
+                sigmask: 0,
+                sigmask_sz: 0,
+                min_wait_usec: *least_wait_us,
+                ts: ptr::from_ref(limit).expose_provenance() as u64,
+            });
+        let (argument, size) = match &argument {
+            Some(argument) => {
+                flags |= abi::IORING_ENTER_EXT_ARG;
+                (ptr::from_ref(argument), size_of_val(argument))
+            }
+            None => (ptr::null(), 0),
         };
         self.enters += 1;
         // SAFETY: the argument and the time that it points to are alive during the call. The entries submitted

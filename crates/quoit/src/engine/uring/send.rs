@@ -6,9 +6,10 @@ use linux_raw_sys::io_uring as abi;
 
 use super::UringEngine;
 use super::entry;
-use super::state::{Payload, SendStage, send_data};
+use super::state::{Payload, Send, SendStage, send_data};
 use super::sys::UringSys;
 use super::user_data::UserData;
+use crate::counters::LiveCounters;
 use crate::engine::{Completion, Completions, Message, SendMode, header_of};
 use crate::errno::Errno;
 use crate::id::Slot;
@@ -32,25 +33,44 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         send.cancelled = false;
         send.done = 0;
         self.counters.sends.add(1);
-        match message {
+        let data = send_data(connection, send);
+        let mut registered = false;
+        let mut entry = match message {
             Message::Single { address, length } => {
                 debug_assert!(length > 0);
+                let address = address.expose_provenance() as u64;
                 self.counters.send_pieces.add(1);
                 send.length = u64::from(length);
-                send.payload = Payload::Single(address.expose_provenance() as u64, length);
+                send.payload = Payload::Single(address, length);
+                registered = self.registered_pool && in_pool(pool, address, length);
+                entry::send(descriptor, address, length, data)
             }
-            Message::Gathered(gather) => {
+            Message::Gathered(mut gather) => {
                 self.counters.send_pieces.add(gather.pieces.len() as u64);
-                send.length = gather.pieces.iter().map(|piece| piece.iov_len as u64).sum();
+                send.length = gather.bytes();
+                let entry = entry::send_message(descriptor, gather.seal(), data);
                 send.payload = Payload::Gathered(gather);
+                entry
             }
-        }
-        let mode = match mode {
-            SendMode::ZeroCopy if !self.zero_copy || send.refuses_zero_copy => SendMode::Ordinary,
-            SendMode::Quiet if !self.attempts_sends => SendMode::Ordinary,
-            mode => mode,
         };
-        self.push_first(connection, mode, pool);
+        send.stage = match mode {
+            SendMode::Quiet if self.attempts_sends => {
+                entry::make_attempt(&mut entry);
+                send.attempt = self.counters.submissions.get();
+                self.attempts.push((send.attempt, connection));
+                SendStage::Attempt
+            }
+            SendMode::ZeroCopy if self.zero_copy && !send.refuses_zero_copy => {
+                entry::make_zero_copy(&mut entry, registered);
+                SendStage::ZeroCopy
+            }
+            SendMode::InParts => {
+                entry::make_partial(&mut entry);
+                SendStage::Sending
+            }
+            SendMode::Ordinary | SendMode::Quiet | SendMode::ZeroCopy => SendStage::Sending,
+        };
+        self.push(entry, pool);
     }
 
     /// Ends the attempts that have succeeded: those that the kernel has taken and of which no completion tells. To
@@ -90,57 +110,28 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             && number < end
         {
             resolved += 1;
-            let send = &self.connections.get(connection).send;
+            let send = &mut self.connections.get(connection).send;
             if send.stage == SendStage::Attempt && send.attempt == number {
-                let length = send.length as usize;
                 self.counters.in_flight.subtract(1);
-                let completion = self.finish_send(connection, Ok(length), false);
+                let completion =
+                    finish_send(&self.counters, connection, send, Ok(send.length as usize), false);
                 completions.push(completion);
             }
         }
-        if resolved == self.attempts.len() {
-            // Nearly always. The next ones go to where these were.
-            self.attempts.clear();
-        } else {
-            self.attempts.drain(..resolved);
-        }
+        self.attempts.drain(..resolved);
     }
 
-    /// Submits what is to be sent once more, after a first try.
+    /// Submits once more, in the ordinary way, what is left of a send after a first try.
     #[cold]
-    fn push_send(&mut self, connection: Slot, mode: SendMode, pool: &mut Pool) {
-        self.push_first(connection, mode, pool);
-    }
-
-    #[inline(always)]
-    fn push_first(&mut self, connection: Slot, mode: SendMode, pool: &mut Pool) {
+    fn push_again(&mut self, connection: Slot, pool: &mut Pool) {
         let state = self.connections.get(connection);
         let data = send_data(connection, &state.send);
-        let mut registered = false;
-        let mut entry = match &mut state.send.payload {
-            Payload::Single(address, length) => {
-                registered =
-                    mode == SendMode::ZeroCopy && self.registered_pool && in_pool(pool, *address, *length);
-                entry::send(state.descriptor, *address, *length, data)
-            }
+        let entry = match &mut state.send.payload {
+            Payload::Single(address, length) => entry::send(state.descriptor, *address, *length, data),
             Payload::Gathered(gather) => entry::send_message(state.descriptor, gather.seal(), data),
             Payload::None | Payload::File(..) => unreachable!("memory is being sent"),
         };
-        state.send.stage = if mode == SendMode::Quiet {
-            entry::make_attempt(&mut entry);
-            let number = self.counters.submissions.get();
-            state.send.attempt = number;
-            self.attempts.push_back((number, connection));
-            SendStage::Attempt
-        } else if mode == SendMode::ZeroCopy {
-            entry::make_zero_copy(&mut entry, registered);
-            SendStage::ZeroCopy
-        } else {
-            if mode == SendMode::InParts {
-                entry::make_partial(&mut entry);
-            }
-            SendStage::Sending
-        };
+        state.send.stage = SendStage::Sending;
         self.push(entry, pool);
     }
 
@@ -254,7 +245,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
                 if waits && !send.cancelled {
                     send.done = taken;
                     send.payload.advance(taken);
-                    return self.push_send(connection, SendMode::Ordinary, pool);
+                    return self.push_again(connection, pool);
                 }
             }
             SendStage::ZeroCopy => {
@@ -320,42 +311,50 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             let completion = self.finish_send(connection, Err(Errno::ECANCELED), false);
             completions.push(completion);
         } else {
-            self.push_send(connection, SendMode::Ordinary, pool);
+            self.push_again(connection, pool);
         }
     }
 
-    #[inline]
     fn finish_send(&mut self, connection: Slot, result: Result<usize, Errno>, held: bool) -> Completion {
         let send = &mut self.connections.get(connection).send;
-        send.stage = SendStage::Idle;
-        let done = std::mem::take(&mut send.done) as usize;
-        let result = match result {
-            Ok(bytes) => Ok(done + bytes),
-            // The socket says so again at the next send.
-            Err(_) if done > 0 => Ok(done),
-            error => error,
-        };
-        if held {
-            send.sequence = send.sequence.wrapping_add(1);
-        }
-        if let Ok(bytes) = result {
-            self.counters.sent_bytes.add(bytes as u64);
-            self.counters
-                .short_sends
-                .add(u64::from((bytes as u64) < send.length));
-        }
-        // The kernel has read the header and the pieces when it took the submission
-        // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.
-        let gather = match std::mem::take(&mut send.payload) {
-            Payload::Gathered(gather) => Some(gather),
-            _ => None,
-        };
-        Completion::Sent {
-            connection,
-            result,
-            gather,
-            held,
-        }
+        finish_send(&self.counters, connection, send, result, held)
+    }
+}
+
+#[inline]
+fn finish_send(
+    counters: &LiveCounters,
+    connection: Slot,
+    send: &mut Send,
+    result: Result<usize, Errno>,
+    held: bool,
+) -> Completion {
+    send.stage = SendStage::Idle;
+    let done = std::mem::take(&mut send.done) as usize;
+    let result = match result {
+        Ok(bytes) => Ok(done + bytes),
+        // The socket says so again at the next send.
+        Err(_) if done > 0 => Ok(done),
+        error => error,
+    };
+    if held {
+        send.sequence = send.sequence.wrapping_add(1);
+    }
+    if let Ok(bytes) = result {
+        counters.sent_bytes.add(bytes as u64);
+        counters.short_sends.add(u64::from((bytes as u64) < send.length));
+    }
+    // The kernel has read the header and the pieces when it took the submission
+    // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.
+    let gather = match std::mem::take(&mut send.payload) {
+        Payload::Gathered(gather) => Some(gather),
+        _ => None,
+    };
+    Completion::Sent {
+        connection,
+        result,
+        gather,
+        held,
     }
 }
 

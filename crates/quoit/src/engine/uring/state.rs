@@ -161,11 +161,15 @@ impl<T: Default> Table<T> {
     /// The state of `slot`, made if it is the first time that the slot is seen.
     #[inline]
     pub(super) fn entry(&mut self, slot: Slot) -> &mut T {
-        let index = slot.index();
-        if index >= self.0.len() {
-            self.0.resize_with(index + 1, T::default);
+        if slot.index() >= self.0.len() {
+            self.grow(slot);
         }
-        &mut self.0[index]
+        &mut self.0[slot.index()]
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: Slot) {
+        self.0.resize_with(slot.index() + 1, T::default);
     }
 
     /// The state of a slot that an operation was submitted for.

@@ -12,7 +12,7 @@ use crate::sys::SocketSys;
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Puts an entry into the submission queue.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
         self.counters.in_flight.add(1);
         self.push_uncounted(entry, pool);
@@ -27,7 +27,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_uncounted(&mut self, entry: SubmissionEntry, pool: &mut Pool) {
         self.counters.submissions.add(1);
         if !self.spilled.is_empty() || !self.sys.try_push(&entry) {
