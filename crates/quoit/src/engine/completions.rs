@@ -15,6 +15,9 @@ pub struct FilledBuffer {
     pub length: u32,
 }
 
+/// Room for quiet sends from the start, as for what is attempted.
+const FIRST_QUIET: usize = 128;
+
 /// Completions in their order. Datagrams that came one behind the other are one of them, as there are many and of each
 /// only its buffer is of interest: the loop looks up their socket once, and goes through a list of plain values.
 #[derive(Default, Debug)]
@@ -25,14 +28,20 @@ pub struct Completions {
     pub filled: Vec<FilledBuffer>,
     /// Of the list those that stand for buffers.
     runs: usize,
+    /// Sends from one piece of memory, for which nobody waited, that were taken whole: the connection, and the bytes. They come
+    /// behind the list, if they are [kept apart](Self::with_capacity).
+    pub quiet: Vec<(Slot, u32)>,
+    apart: bool,
 }
 
 impl Completions {
-    /// Room for so many, and as many buffers as come.
+    /// Room for so many, and as many buffers as come. Quiet sends are kept apart.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             list: VecDeque::with_capacity(capacity),
+            quiet: Vec::with_capacity(FIRST_QUIET),
+            apart: true,
             ..Self::default()
         }
     }
@@ -40,19 +49,34 @@ impl Completions {
     /// How many there are, every buffer counted as one.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.list.len() - self.runs + self.filled.len()
+        self.list.len() - self.runs + self.filled.len() + self.quiet.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.quiet.is_empty()
     }
 
     /// Adds one that is no [`Completion::DatagramsFilled`].
     pub fn push(&mut self, completion: Completion) {
         debug_assert!(!matches!(completion, Completion::DatagramsFilled { .. }));
         self.list.push_back(completion);
+    }
+
+    /// A send from one piece of memory, for which nobody waits, was taken whole.
+    #[inline]
+    pub(super) fn push_quiet(&mut self, connection: Slot, bytes: u32) {
+        if self.apart {
+            self.quiet.push((connection, bytes));
+        } else {
+            self.push(Completion::Sent {
+                connection,
+                result: Ok(bytes as usize),
+                gather: None,
+                held: false,
+            });
+        }
     }
 
     /// A socket has received into a buffer, after which receiving goes on if there is `more`.
@@ -83,6 +107,7 @@ impl Completions {
     pub fn clear(&mut self) {
         self.list.clear();
         self.filled.clear();
+        self.quiet.clear();
         self.runs = 0;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Draining, Loop, NotPollable, TimerKey};
 use crate::command::Command;
 use crate::config::WaitMode;
-use crate::engine::{Completion, Engine, FilledBuffer, Received};
+use crate::engine::{Completion, Engine, Received};
 use crate::errno::Errno;
 use crate::event::{Event, Events};
 use crate::id::{ConnectionId, ListenerId};
@@ -204,8 +204,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if let Some(coalescing) = &mut self.coalescing {
             coalescing.note(self.completions.len());
         }
-        let buffers = std::mem::take(&mut self.completions.filled);
-        let mut filled = buffers.as_slice();
+        let mut filled = 0;
         for index in 0..self.completions.list.len() {
             // What comes all the time is not moved.
             match &mut self.completions.list[index] {
@@ -214,25 +213,26 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     received: Received::Data { slot, length },
                     more: true,
                 } => self.on_data(connection, slot, length),
-                &mut Completion::Sent {
-                    connection,
-                    result: Ok(bytes @ 1..),
-                    gather: None,
-                    held,
-                } => self.on_taken(connection, bytes, held),
                 other => {
                     let completion = std::mem::replace(other, Completion::Woken);
                     self.on_other(completion, &mut filled);
                 }
             }
         }
-        debug_assert!(filled.is_empty(), "every buffer belongs to a completion");
-        self.completions.filled = buffers;
+        for index in 0..self.completions.quiet.len() {
+            let (connection, bytes) = self.completions.quiet[index];
+            self.on_taken(connection, bytes as usize, false);
+        }
+        debug_assert_eq!(
+            filled,
+            self.completions.filled.len(),
+            "every buffer belongs to a completion"
+        );
         self.completions.clear();
     }
 
-    /// Takes in a completion of those that are not for each request. `filled` are the buffers of this one and those behind it.
-    fn on_other(&mut self, completion: Completion, filled: &mut &[FilledBuffer]) {
+    /// Takes in a completion of those that are not for each request. `filled` is where the buffers of the next ones begin.
+    fn on_other(&mut self, completion: Completion, filled: &mut usize) {
         match completion {
             Completion::Received {
                 connection,
@@ -257,9 +257,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             } => self.on_accepted(listener, result, more),
             Completion::Connected { connection, result } => self.on_connected(connection, result),
             Completion::DatagramsFilled { socket, count, more } => {
-                let (run, rest) = filled.split_at(count as usize);
-                *filled = rest;
-                self.on_datagrams_filled(socket, run, more);
+                let buffers = std::mem::take(&mut self.completions.filled);
+                let run = *filled..*filled + count as usize;
+                *filled = run.end;
+                self.on_datagrams_filled(socket, &buffers[run], more);
+                self.completions.filled = buffers;
             }
             Completion::DatagramReceived {
                 socket,

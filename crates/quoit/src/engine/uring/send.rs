@@ -6,10 +6,9 @@ use linux_raw_sys::io_uring as abi;
 
 use super::UringEngine;
 use super::entry;
-use super::state::{Payload, Send, SendStage, send_data};
+use super::state::{Payload, SendStage, send_data};
 use super::sys::UringSys;
 use super::user_data::UserData;
-use crate::counters::LiveCounters;
 use crate::engine::{Completion, Completions, Message, SendMode, header_of};
 use crate::errno::Errno;
 use crate::id::Slot;
@@ -112,10 +111,18 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             resolved += 1;
             let send = &mut self.connections.get(connection).send;
             if send.stage == SendStage::Attempt && send.attempt == number {
+                send.stage = SendStage::Idle;
                 self.counters.in_flight.subtract(1);
-                let completion =
-                    finish_send(&self.counters, connection, send, Ok(send.length as usize), false);
-                completions.push(completion);
+                self.counters.sent_bytes.add(send.length);
+                match std::mem::take(&mut send.payload) {
+                    Payload::Gathered(gather) => completions.push(Completion::Sent {
+                        connection,
+                        result: Ok(send.length as usize),
+                        gather: Some(gather),
+                        held: false,
+                    }),
+                    _ => completions.push_quiet(connection, send.length as u32),
+                }
             }
         }
         self.attempts.drain(..resolved);
@@ -317,44 +324,35 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
 
     fn finish_send(&mut self, connection: Slot, result: Result<usize, Errno>, held: bool) -> Completion {
         let send = &mut self.connections.get(connection).send;
-        finish_send(&self.counters, connection, send, result, held)
-    }
-}
-
-#[inline]
-fn finish_send(
-    counters: &LiveCounters,
-    connection: Slot,
-    send: &mut Send,
-    result: Result<usize, Errno>,
-    held: bool,
-) -> Completion {
-    send.stage = SendStage::Idle;
-    let done = std::mem::take(&mut send.done) as usize;
-    let result = match result {
-        Ok(bytes) => Ok(done + bytes),
-        // The socket says so again at the next send.
-        Err(_) if done > 0 => Ok(done),
-        error => error,
-    };
-    if held {
-        send.sequence = send.sequence.wrapping_add(1);
-    }
-    if let Ok(bytes) = result {
-        counters.sent_bytes.add(bytes as u64);
-        counters.short_sends.add(u64::from((bytes as u64) < send.length));
-    }
-    // The kernel has read the header and the pieces when it took the submission
-    // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.
-    let gather = match std::mem::take(&mut send.payload) {
-        Payload::Gathered(gather) => Some(gather),
-        _ => None,
-    };
-    Completion::Sent {
-        connection,
-        result,
-        gather,
-        held,
+        send.stage = SendStage::Idle;
+        let done = std::mem::take(&mut send.done) as usize;
+        let result = match result {
+            Ok(bytes) => Ok(done + bytes),
+            // The socket says so again at the next send.
+            Err(_) if done > 0 => Ok(done),
+            error => error,
+        };
+        if held {
+            send.sequence = send.sequence.wrapping_add(1);
+        }
+        if let Ok(bytes) = result {
+            self.counters.sent_bytes.add(bytes as u64);
+            self.counters
+                .short_sends
+                .add(u64::from((bytes as u64) < send.length));
+        }
+        // The kernel has read the header and the pieces when it took the submission
+        // (IORING_FEAT_SUBMIT_STABLE), so the gather is free although the memory may be held.
+        let gather = match std::mem::take(&mut send.payload) {
+            Payload::Gathered(gather) => Some(gather),
+            _ => None,
+        };
+        Completion::Sent {
+            connection,
+            result,
+            gather,
+            held,
+        }
     }
 }
 
