@@ -319,7 +319,7 @@ impl Delivery {
     }
 
     /// All have been handed out: the loop takes back what a paused connection was not to have.
-    #[inline]
+    #[inline(always)]
     pub fn end<E: Engine, K: SocketSys>(self, event_loop: &mut Loop<E, K>) {
         if let Some(mut held_back) = self.held_back {
             event_loop.take_back(&mut held_back);

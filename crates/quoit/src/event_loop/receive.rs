@@ -360,7 +360,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 capped.push(id.slot());
             }
         });
-        for slot in capped {
+        if !capped.is_empty() {
+            self.lift_caps(&capped);
+        }
+    }
+
+    /// Looks again at capped connections of which leases have come back.
+    #[cold]
+    fn lift_caps(&mut self, slots: &[Slot]) {
+        for &slot in slots {
             self.lift_cap(slot);
         }
     }

@@ -331,16 +331,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let memory = self.memory.as_ref().expect("present until the loop is dropped");
             self.direct.note_sends(self.dirty.len(), &memory.remote);
         }
-        if self.dirty.is_empty() {
-            return;
-        }
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for slot in dirty.drain(..) {
-            self.flush(slot);
+        let count = self.dirty.len();
+        for index in 0..count {
+            self.flush(self.dirty[index]);
         }
         // What flushing itself made dirty is for the next turn, which does not wait.
-        dirty.append(&mut self.dirty);
-        self.dirty = dirty;
+        if self.dirty.len() == count {
+            self.dirty.clear();
+        } else {
+            self.dirty.drain(..count);
+        }
     }
 
     /// Submits what is queued for a connection that was listed for it.
