@@ -1,10 +1,10 @@
 //! The loop: all connection logic, above whichever engine moves the bytes.
 //!
 //! [`Loop`] holds what is common; each file beside this adds one concern: `commands` what may be asked,
-//! `accept` listeners, `stop_listening` their end, `receive` and `send` the two directions, `memory` each connection's share
-//! of it, `water_marks` how much may be queued, `inspect` those of which nothing is heard, `teardown` how connections end,
-//! `datagram` datagram sockets, `turn` the turn, `spin` waiting awake, `park` waiting elsewhere, `report` handing events
-//! over. `connection`, `table` and `event_queue` are what these work on.
+//! `accept` listeners, `stop_listening` their end, `receive` and `send` the two directions, `flush` what leaves, `direct` what
+//! other threads send, `memory` each connection's share of it, `water_marks` how much may be queued, `inspect` those of which
+//! nothing is heard, `teardown` how connections end, `datagram` datagram sockets, `turn` the turn, `spin` waiting awake, `park`
+//! waiting elsewhere, `report` handing events over. `connection`, `table` and `event_queue` are what these work on.
 
 mod accept;
 mod chunk_waiters;
@@ -14,6 +14,7 @@ mod connection;
 mod datagram;
 mod direct;
 mod event_queue;
+mod flush;
 mod inspect;
 mod memory;
 mod park;
