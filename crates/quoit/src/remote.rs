@@ -12,7 +12,7 @@ use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::Wake;
 
 /// What threads have sent that are not the loop's.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct DirectCounts {
     /// Calls, also those that nothing was sent by.
     calls: AtomicU64,
@@ -20,8 +20,6 @@ struct DirectCounts {
     pieces: AtomicU64,
     bytes: AtomicU64,
     short: AtomicU64,
-    /// Whether to send directly pays now, as the loop has found.
-    pays: AtomicBool,
 }
 
 /// What a loop shares with its remotes.
@@ -40,6 +38,8 @@ pub(crate) struct Inbox {
     /// The loop drains, and is handed no connection any more: it may end as soon as its own have.
     drains: AtomicBool,
     direct: DirectCounts,
+    /// Whether to send directly pays now, as the loop has found.
+    direct_sends_pay: AtomicBool,
     /// The engine's and the loop's, from when the loop was made.
     counters: OnceLock<Arc<LiveCounters>>,
 }
@@ -56,14 +56,8 @@ impl Inbox {
             connections: AtomicU32::new(0),
             handing_over: AtomicU32::new(0),
             drains: AtomicBool::new(false),
-            direct: DirectCounts {
-                calls: AtomicU64::new(0),
-                sends: AtomicU64::new(0),
-                pieces: AtomicU64::new(0),
-                bytes: AtomicU64::new(0),
-                short: AtomicU64::new(0),
-                pays: AtomicBool::new(true),
-            },
+            direct: DirectCounts::default(),
+            direct_sends_pay: AtomicBool::new(true),
             counters: OnceLock::new(),
         })
     }
@@ -91,11 +85,11 @@ impl Inbox {
 
     /// Says whether it pays to send directly.
     pub(crate) fn set_direct_sends_pay(&self, pays: bool) {
-        self.direct.pays.store(pays, Ordering::Relaxed);
+        self.direct_sends_pay.store(pays, Ordering::Relaxed);
     }
 
     pub(crate) fn direct_sends_pay(&self) -> bool {
-        self.direct.pays.load(Ordering::Relaxed)
+        self.direct_sends_pay.load(Ordering::Relaxed)
     }
 
     /// Another thread than the loop's has made a call to send so many bytes in so many pieces, and the socket has taken some.

@@ -4,7 +4,6 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use super::Loop;
-use super::connection::Phase;
 use crate::direct::{DirectSender, LentSocket};
 use crate::engine::{Engine, EngineKind};
 use crate::errno::Errno;
@@ -74,6 +73,16 @@ impl DirectSends {
         if self.socket(slot).is_some_and(|socket| socket.close()) {
             self.ending.push(slot);
         }
+    }
+
+    /// Connections whose end has waited for a send that is over.
+    fn take_ended(&mut self) -> Vec<Slot> {
+        let is_used = |slot: Slot| {
+            self.sockets[slot.index()]
+                .as_ref()
+                .is_some_and(|socket| socket.is_used())
+        };
+        self.ending.extract_if(.., |slot| !is_used(*slot)).collect()
     }
 
     /// Whether a closed connection is the loop's alone again, which it is for good then.
@@ -146,19 +155,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Ends the connections that waited for another thread's send to end, which has woken the loop.
     pub(super) fn finish_after_direct_sends(&mut self) {
-        if self.direct.ending.is_empty() {
-            return;
-        }
-        for slot in std::mem::take(&mut self.direct.ending) {
-            let is_ending = self
-                .connections
-                .at(slot)
-                .is_some_and(|(state, _)| state.phase == Phase::Ending && state.is_lent);
-            if is_ending && self.direct.socket(slot).is_some_and(|socket| socket.is_used()) {
-                self.direct.ending.push(slot);
-            } else {
-                self.finish_if_quiet(slot);
-            }
+        for slot in self.direct.take_ended() {
+            self.finish_if_quiet(slot);
         }
     }
 }

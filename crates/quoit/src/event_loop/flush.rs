@@ -122,6 +122,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 // A socket that has just taken a part of something is full.
                 let full = std::mem::take(&mut connection.sending.short);
                 if !zero_copy && !full && self.engine.sends_at_once(bytes, false) {
+                    // A copy: what a call is given to change has to be in memory, on the other way too.
                     let mut whole = message;
                     if let Some(result) = self.engine.send_at_once(slot, descriptor, &mut whole) {
                         connection.sending.short = result.is_ok_and(|taken| taken < bytes);

@@ -38,7 +38,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.look_up(connection).is_some_and(|state| state.is_full(mark))
     }
 
-    /// Refuses a send of lent memory for which there is no room: the queue is full by its bytes, or by its pieces. Lent memory
+    /// Refuses a send of lent memory for which there is no room: the queue has `high_water` bytes, or all the pieces it may. Lent memory
     /// may pass the high-water mark once, so that one large send, or what was received before a pause, can always be taken; it is
     /// not the loop's memory.
     #[inline]

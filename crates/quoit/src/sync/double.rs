@@ -85,6 +85,12 @@ macro_rules! atomic {
     };
 }
 
+impl Default for AtomicU64 {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 macro_rules! counting {
     ($name:ident, $value:ty) => {
         impl $name {
