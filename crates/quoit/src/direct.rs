@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::command::RawPieces;
-use crate::engine::header_of;
+use crate::engine::{header_of, piece};
 use crate::errno::Errno;
 use crate::remote::Inbox;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
@@ -189,24 +189,22 @@ impl DirectSender {
     }
 }
 
+/// Pieces for whose list no memory is taken.
+const FEW: usize = 16;
+
 fn send(socket: &LentSocket, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
-    let mut list = [libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    }; 16];
-    let mut long = Vec::new();
-    let vectors = match list.get_mut(..pieces.len()) {
-        Some(list) => list,
-        None => {
-            long.resize(pieces.len(), list[0]);
-            long.as_mut_slice()
-        }
+    let mut few = [piece(std::ptr::null(), 0); FEW];
+    let mut many = Vec::new();
+    let list = if pieces.len() <= FEW {
+        &mut few[..pieces.len()]
+    } else {
+        many.resize(pieces.len(), few[0]);
+        &mut many[..]
     };
-    for (vector, piece) in vectors.iter_mut().zip(pieces) {
-        vector.iov_base = piece.as_ptr().cast_mut().cast();
-        vector.iov_len = piece.len();
+    for (place, bytes) in list.iter_mut().zip(pieces) {
+        *place = piece(bytes.as_ptr(), bytes.len());
     }
-    (socket.call)(socket.descriptor, &header_of(vectors))
+    (socket.call)(socket.descriptor, &header_of(list))
 }
 
 impl fmt::Debug for DirectSender {

@@ -20,8 +20,6 @@ mod gathering;
 mod tests;
 
 use gathering::Gathering;
-#[cfg(test)]
-use gathering::piece;
 
 /// Pieces of one operation.
 pub(crate) const MAX_PIECES: usize = RawPieces::MOST;

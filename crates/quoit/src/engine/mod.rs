@@ -235,6 +235,14 @@ impl Message {
 // runs, is the contract of `Operation`.
 unsafe impl Send for Message {}
 
+/// A piece of a message, for `sendmsg(2)`.
+pub(crate) fn piece(address: *const u8, length: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: address.cast_mut().cast(),
+        iov_len: length,
+    }
+}
+
 /// `sendmsg(2)`'s header for these pieces, which must stay in place while it is used.
 pub(crate) fn header_of(pieces: &mut [libc::iovec]) -> libc::msghdr {
     // SAFETY: msghdr is plain data of integers and pointers, for which all zeroes is a valid value.

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use super::Loop;
 use super::connection::{Connection, Phase};
 use crate::command::{FileRange, Payload, RawPieces};
-use crate::engine::{Engine, EngineKind, Gather, Message};
+use crate::engine::{Engine, EngineKind, Gather, Message, piece};
 use crate::errno::Errno;
 use crate::event::Refusal;
 use crate::id::{ConnectionId, Slot, Token};
@@ -165,10 +165,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let pieces = &pieces[..pieces.len().min(RawPieces::MOST)];
         let mut gather = self.spare_gathers.pop().unwrap_or_else(Gather::new);
         gather.pieces.clear();
-        gather.pieces.extend(pieces.iter().map(|piece| libc::iovec {
-            iov_base: piece.as_ptr().cast_mut().cast(),
-            iov_len: piece.len(),
-        }));
+        gather
+            .pieces
+            .extend(pieces.iter().map(|bytes| piece(bytes.as_ptr(), bytes.len())));
         let mut message = Message::Gathered(gather);
         let result = self.attempt(connection, &mut message, true);
         self.keep_gather(message.into_gather());

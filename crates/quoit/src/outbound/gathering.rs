@@ -1,7 +1,7 @@
 //! Finding what one operation is to send.
 
 use super::{MAX_BYTES, MAX_PIECES};
-use crate::engine::{Gather, Message};
+use crate::engine::{Gather, Message, piece};
 
 /// The pieces of an operation while they are found: a list only once there is a second one.
 pub(super) struct Gathering<'a> {
@@ -62,12 +62,5 @@ impl<'a> Gathering<'a> {
             }),
             (None, None) => None,
         }
-    }
-}
-
-pub(super) fn piece(address: *const u8, length: usize) -> libc::iovec {
-    libc::iovec {
-        iov_base: address.cast_mut().cast(),
-        iov_len: length,
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::piece;
 
 const CHUNK: u32 = 64;
 const CHUNKS: u32 = 48;

@@ -9,7 +9,7 @@ use super::entry;
 use super::state::{Payload, SendStage, send_data};
 use super::sys::UringSys;
 use super::user_data::UserData;
-use crate::engine::{Completion, Completions, Message, SendMode, header_of};
+use crate::engine::{Completion, Completions, Message, SendMode, header_of, piece};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::pool::Pool;
@@ -152,11 +152,8 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         self.counters.system_calls.add(1);
         let (result, pieces) = match message {
             Message::Single { address, length } => {
-                let mut piece = [libc::iovec {
-                    iov_base: address.cast_mut().cast(),
-                    iov_len: *length as usize,
-                }];
-                (self.system.send_now(descriptor, &header_of(&mut piece)), 1)
+                let mut only = [piece(*address, *length as usize)];
+                (self.system.send_now(descriptor, &header_of(&mut only)), 1)
             }
             Message::Gathered(gather) => {
                 gather.seal();
