@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 13
+#define QUOIT_ABI_MINOR 14
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -44,6 +44,7 @@ typedef struct quoit_remote quoit_remote;
 typedef struct quoit_socket quoit_socket;
 typedef struct quoit_capabilities quoit_capabilities;
 typedef struct quoit_datagram_socket quoit_datagram_socket;
+typedef struct quoit_direct_sender quoit_direct_sender;
 
 /* Engines: quoit_config.engine, quoit_engine. */
 enum {
@@ -770,6 +771,19 @@ int64_t quoit_remote_return_leases(const quoit_remote *remote, const uint64_t *l
 int quoit_remote_counters(const quoit_remote *remote, quoit_counters *counters);
 /* Connections of the loop, a moment ago. */
 int quoit_remote_connections(const quoit_remote *remote);
+
+/* ---- Sending from other threads while the loop sleeps. Since ABI 1.14. ---- */
+
+/* What sends on a connection from any thread, to be released. On the loop's thread. -ENOENT; the error with which an
+ * earlier send failed; -EPIPE if this end has ended its direction. */
+int quoit_loop_direct_sender(quoit_loop *loop, uint64_t connection, const quoit_direct_sender **out);
+/* Gives the kernel as much of these pieces as it takes at once, if the loop sleeps and nothing is queued before them; of
+ * more than 1,024 the first. Keeps nothing, and returns the bytes taken. The rest is the loop's to send: 0 also where the
+ * connection sends no more. The caller keeps the order: it gives the loop nothing meanwhile that is to leave before these
+ * bytes, nor anything behind them. Any thread, also after the loop was destroyed. */
+int64_t quoit_direct_sender_try_send(const quoit_direct_sender *sender, const struct iovec *pieces, size_t count);
+/* Null is fine. No call on it may be under way, or follow. Any thread, also after the loop was destroyed. */
+void quoit_direct_sender_release(const quoit_direct_sender *sender);
 
 #ifdef __cplusplus
 }

@@ -415,6 +415,15 @@ pub(super) unsafe extern "C" fn quoit_queued(quoit: *mut LoopHandle, connection:
     })
 }
 
+/// Why a connection takes nothing to be sent.
+pub(super) fn cannot_send(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Stale => stale("connection"),
+        Refusal::Error(errno) => Failure::new(errno.code(), "sending on the connection has failed"),
+        _ => Failure::new(libc::EPIPE, "the connection sends no more"),
+    }
+}
+
 /// Sends at once what the kernel takes, and returns how much that is.
 ///
 /// # Safety
@@ -432,18 +441,7 @@ pub(super) unsafe extern "C" fn quoit_try_send(
         // SAFETY: promised by the caller.
         let pieces = unsafe { commands::slices(pieces, count) }?;
         let id = ConnectionId::from_bits(connection);
-        let taken = handle.with(|state| {
-            state
-                .quoit
-                .try_send_gathered(id, pieces)
-                .map_err(|refusal| match refusal {
-                    Refusal::Stale => stale("connection"),
-                    Refusal::Error(errno) => {
-                        Failure::new(errno.code(), "sending on the connection has failed")
-                    }
-                    _ => Failure::new(libc::EPIPE, "the connection sends no more"),
-                })
-        })?;
+        let taken = handle.with(|state| state.quoit.try_send_gathered(id, pieces).map_err(cannot_send))?;
         // No more than the kernel takes at once, which is less than 2 GiB.
         Ok(taken as i64)
     })

@@ -7,6 +7,7 @@
 mod about;
 mod capabilities;
 mod datagrams;
+mod direct;
 mod loops;
 mod options;
 mod remotes;

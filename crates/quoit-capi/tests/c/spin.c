@@ -36,6 +36,8 @@ struct shared {
     const quoit_remote *remote;
     uint64_t seed;
     long calls;
+    /* To be used and released by whoever takes it. */
+    _Atomic(const quoit_direct_sender *) sender;
     atomic_int turned;
     atomic_int done;
 };
@@ -391,7 +393,7 @@ static void random_question(struct shared *shared, struct random_state *state)
     size_t room = below(&state->random, sizeof text + 1);
     quoit_counters counters;
     memset(&counters, 0, sizeof counters);
-    switch (below(&state->random, 20)) {
+    switch (below(&state->random, 21)) {
     case 12: sound("quoit_datagram_address", quoit_datagram_address(shared->loop, id, text, room)); break;
     case 13: sound("quoit_datagram_fd", quoit_datagram_fd(shared->loop, id)); break;
     case 14: {
@@ -444,6 +446,12 @@ static void random_question(struct shared *shared, struct random_state *state)
         sound("quoit_try_send", (long)quoit_try_send(shared->loop, id, pieces, below(&state->random, 3)));
         break;
     }
+    case 20: {
+        const quoit_direct_sender *sender;
+        if (sound("quoit_loop_direct_sender", quoit_loop_direct_sender(shared->loop, id, &sender)) == 0)
+            quoit_direct_sender_release(atomic_exchange(&shared->sender, sender));
+        break;
+    }
     case 6: sound("quoit_next_deadline", (long)quoit_next_deadline(shared->loop)); break;
     case 7: sound("quoit_fd", quoit_fd(shared->loop)); break;
     case 8: must("a turn of no loop", quoit_turn(NULL, NULL, 0, NULL, 0, 0), -EINVAL); break;
@@ -488,7 +496,7 @@ static void *interfere(void *argument)
         size_t count = below(&state->random, 5), index;
         long code;
         memset(commands, 0, sizeof commands);
-        switch (below(&state->random, 6)) {
+        switch (below(&state->random, 7)) {
         case 0:
             must("a turn on another thread", quoit_turn(shared->loop, NULL, 0, &event, 1, 0), -EPERM);
             break;
@@ -511,6 +519,16 @@ static void *interfere(void *argument)
             quoit_remote_release(shared->remote);
             sound("quoit_remote_connections", quoit_remote_connections(shared->remote));
             break;
+        case 5: {
+            const quoit_direct_sender *sender = atomic_exchange(&shared->sender, NULL);
+            char piece[64] = {0};
+            const struct iovec pieces[] = {{piece, below(&state->random, sizeof piece + 1)}, {NULL, 1}};
+            if (sender != NULL)
+                sound("quoit_direct_sender_try_send",
+                      (long)quoit_direct_sender_try_send(sender, pieces, below(&state->random, 3)));
+            quoit_direct_sender_release(sender);
+            break;
+        }
         default:
             for (index = 0; index < count; index++)
                 random_command(state, &commands[index], index);
@@ -606,6 +624,7 @@ int main(int argc, char **argv)
     for (index = 0; index < KEPT; index++)
         quoit_remote_return_leases(shared.remote, &state.leases.values[index], 1);
     quoit_remote_release(shared.remote);
+    quoit_direct_sender_release(atomic_load(&shared.sender));
     for (index = 0; index < KEPT && index < state.peers.count; index++)
         close((int)state.peers.values[index]);
     return 0;

@@ -1,0 +1,71 @@
+//! Sending from threads that are not the loop's, while it sleeps.
+
+use std::ffi::c_int;
+
+use quoit::{ConnectionId, DirectSender};
+
+use super::loops::cannot_send;
+use crate::commands;
+use crate::error::{return_code, return_code_int};
+use crate::handle::LoopHandle;
+use crate::memory::{Plain, check_store, reference, store};
+
+// SAFETY: a pointer is plain.
+unsafe impl Plain for *const DirectSender {}
+
+/// What sends on a connection from any thread, for the caller to release.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_loop_direct_sender(
+    quoit: *mut LoopHandle,
+    connection: u64,
+    out: *mut *const DirectSender,
+) -> c_int {
+    return_code_int(|| {
+        check_store(out, "out")?;
+        // SAFETY: promised by the caller.
+        let handle = unsafe { LoopHandle::of(quoit) }?;
+        let id = ConnectionId::from_bits(connection);
+        let sender = handle.with(|state| state.quoit.direct_sender(id).map_err(cannot_send))?;
+        // SAFETY: checked, and promised by the caller.
+        unsafe { store(out, Box::into_raw(Box::new(sender)).cast_const(), "out") }?;
+        Ok(0)
+    })
+}
+
+/// Sends at once what the kernel takes, and returns how much that is.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_direct_sender_try_send(
+    sender: *const DirectSender,
+    pieces: *const libc::iovec,
+    count: usize,
+) -> i64 {
+    return_code(|| {
+        // SAFETY: promised by the caller.
+        let sender = unsafe { reference(sender, "sender") }?;
+        // SAFETY: promised by the caller.
+        let pieces = unsafe { commands::slices(pieces, count) }?;
+        // No more than the kernel takes at once, which is less than 2 GiB.
+        Ok(sender.try_send(pieces) as i64)
+    })
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// As `quoit.h` says.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quoit_direct_sender_release(sender: *const DirectSender) {
+    return_code_int(|| {
+        if !sender.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and the caller gives it up.
+            drop(unsafe { Box::from_raw(sender.cast_mut()) });
+        }
+        Ok(0)
+    });
+}
