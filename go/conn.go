@@ -23,6 +23,7 @@ type Conn struct {
 
 	mu       sync.Mutex
 	out      outbound
+	direct   directSender // nil if there is none, or not yet
 	files    files
 	requests requests
 	listed   bool // in the loop's list of connections with requests
@@ -58,6 +59,7 @@ const (
 	requestDeadline
 	requestPause // or to resume, as pause says
 	requestKeepRest
+	requestDirect // of letting goroutines send while the loop sleeps
 )
 
 // home is the loop of a connection, as seen from any goroutine.
@@ -70,6 +72,12 @@ type home interface {
 	here() bool
 	// queuedBelow is the number of a connection's bytes that the library has queued. On the loop.
 	queuedBelow(c *Conn) int
+	// sendNow sends of p what can leave at once, without the loop, and returns how much that is: the first bytes, or none. The rest
+	// is to be queued. The lock is held. Any goroutine.
+	sendNow(c *Conn, p []byte) int
+	// wakesReader notes that a reader is about to be made ready, on the loop; and readerRuns that it runs, on its goroutine.
+	wakesReader()
+	readerRuns()
 	// wokeSomebody notes that a goroutine was made ready, on the loop: it lets it run before it waits.
 	wokeSomebody()
 	// onSocket runs f with the options of a connection's socket, and waits for it: on the loop, where that is a thread. It
@@ -78,6 +86,13 @@ type home interface {
 	number() int
 	settings() *config
 	memory() *blocks
+}
+
+// directSender sends on a connection whose loop sleeps. Under the connection's lock.
+type directSender interface {
+	// TrySend sends what the socket takes at once, and returns how much that is.
+	TrySend(p []byte) int
+	Release()
 }
 
 // ask adds requests, and tells the loop if it does not know of the connection yet. The lock is held, and released.

@@ -28,7 +28,8 @@
 //
 // Each loop of libquoit has a locked thread. It makes one call into the library per turn, in which everything that was
 // written since leaves, and what has arrived comes back; no memory of Go's is kept by the library. Callbacks run on
-// that thread and must not block. A loop that made goroutines ready lets them run before it waits.
+// that thread and must not block. A loop that made goroutines ready lets them run before it waits, or leaves them to another
+// processor that is seen to run them in time. What those write while the loop sleeps they send themselves.
 //
 // A loop that waits keeps one of Go's processors, as every call that blocks does. At most GOMAXPROCS - 1 loops of a
 // process do so without limit; a further one keeps its processor for up to 2 ms while it is busy, and otherwise waits in

@@ -40,6 +40,7 @@ type nativeLoop struct {
 	remote  *native.Remote
 	pool    *blocks
 	thread  int
+	asleep  atomic.Bool // in a turn that waits, or parked: who adds something must wake it. Written under the lock
 	away    atomic.Bool // none of the loop's own calls to handlers and functions is under way
 	engine  Engine
 	reason  string
@@ -48,7 +49,6 @@ type nativeLoop struct {
 	mu     sync.Mutex
 	listed []*Conn  // those with requests
 	posted []func() // to be run
-	asleep bool     // in a turn that waits, or parked: who adds something must wake it
 	ended  bool     // takes nothing any more
 
 	// The loop's thread only.
@@ -72,9 +72,11 @@ type nativeLoop struct {
 	blamed      *Conn          // whose handler was called last
 	followedUp  int            // flights that were followed up
 	over        bool           // live has ended
-	woken       bool           // goroutines were made ready since the last yield
-	hurry       bool           // the turn must not wait: something follows it
-	full        bool           // the last turn had no room for more events, so sends are not followed up
+	yielding    yielding
+	readers     int  // that were made ready since the last turn
+	woken       bool // other goroutines were
+	hurry       bool // the turn must not wait: something follows it
+	full        bool // the last turn had no room for more events, so sends are not followed up
 	stopping    bool
 	why         error // what ends it: it is shut down, or has failed
 	sendMemory  sendMemory
@@ -373,9 +375,10 @@ func (l *nativeLoop) turn() error {
 // advanceTurn takes in what is asked of the loop, and makes one turn of the library's.
 func (l *nativeLoop) advanceTurn() error {
 	l.away.Store(true)
-	l.waiter.begin(l.woken)
+	now := time.Now()
+	l.waiter.begin(now, l.mustYield(now))
 	l.away.Store(false)
-	l.woken = false
+	l.readers, l.woken = 0, false
 	l.hurry = false
 	if l.sendMemory.short {
 		l.sendMemory.look(l.remote)
@@ -392,6 +395,14 @@ func (l *nativeLoop) advanceTurn() error {
 	// A turn that filled all the room may not have told of everything that it refused.
 	l.full = filled == len(l.events)
 	return nil
+}
+
+// mustYield is whether goroutines that were made ready are to run before the loop waits.
+func (l *nativeLoop) mustYield(now time.Time) bool {
+	if l.readers == 0 || l.woken {
+		return l.woken
+	}
+	return l.waiter.poller != nil || l.yielding.yields(now, l.readers)
 }
 
 // report reports what the turn has brought, and follows up its sends.
@@ -472,13 +483,14 @@ func (l *nativeLoop) runPosted() bool {
 func (l *nativeLoop) sleeps() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asleep = !l.stopping && len(l.listed) == 0 && len(l.posted) == 0
-	return l.asleep
+	asleep := !l.stopping && len(l.listed) == 0 && len(l.posted) == 0
+	l.asleep.Store(asleep)
+	return asleep
 }
 
 func (l *nativeLoop) awake() {
 	l.mu.Lock()
-	l.asleep = false
+	l.asleep.Store(false)
 	l.mu.Unlock()
 }
 
@@ -516,6 +528,9 @@ func (l *nativeLoop) ask(c *Conn) {
 			after = untilNS(c.deadline)
 		}
 		l.push(native.Command{Kind: native.CommandSetDeadline, Target: id, Token: tokenOther, TimeNS: after})
+	}
+	if requests&requestDirect != 0 {
+		l.letSendDirectly(c)
 	}
 	// A send of no more than this is taken after the library has said that it is writable.
 	if bytes := c.out.next(l.sendMemory.most(l.group.config.highWater - l.group.config.lowWater)); bytes != nil {

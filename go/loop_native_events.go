@@ -162,6 +162,10 @@ func (l *nativeLoop) lost(c *Conn, err error) {
 	c.mu.Lock()
 	c.state, c.id, c.gone = stateClosed, 0, true
 	c.out.drop(l.pool)
+	if c.direct != nil {
+		c.direct.Release()
+		c.direct = nil
+	}
 	if c.cause != nil {
 		err = c.cause
 	}
@@ -350,8 +354,8 @@ func (l *nativeLoop) post(f func()) bool {
 
 // wake ends the loop's wait, if it waits. The lock is held: the remote is not released under a wake.
 func (l *nativeLoop) wake() {
-	if l.asleep {
-		l.asleep = false
+	if l.asleep.Load() {
+		l.asleep.Store(false)
 		l.remote.Wake()
 	}
 }
@@ -365,6 +369,12 @@ func (l *nativeLoop) number() int       { return l.index }
 func (l *nativeLoop) settings() *config { return l.group.config }
 func (l *nativeLoop) memory() *blocks   { return l.pool }
 func (l *nativeLoop) wokeSomebody()     { l.woken = true }
+func (l *nativeLoop) readerRuns()       { l.yielding.unserved.Add(-1) }
+
+func (l *nativeLoop) wakesReader() {
+	l.readers++
+	l.yielding.unserved.Add(1)
+}
 
 func (l *nativeLoop) queuedBelow(c *Conn) int { return l.library.Queued(c.id) }
 
@@ -676,7 +686,8 @@ func (l *nativeLoop) end() {
 // finish ends everything that is left, on the loop's thread.
 func (l *nativeLoop) finish() {
 	l.mu.Lock()
-	l.ended, l.asleep = true, false
+	l.ended = true
+	l.asleep.Store(false)
 	l.listed = nil
 	l.mu.Unlock()
 	l.runPosted() // somebody may wait for it

@@ -65,15 +65,15 @@ func newWaiter(library *native.Loop, parks bool) (waiter, error) {
 	return waiter{poller: poller}, err
 }
 
-// begin begins a turn: it yields if the loop has kept the processor for long, or has made goroutines ready. Those run
-// before the loop waits, also where there is no other processor for them, and what they ask for leaves in one turn.
-func (w *waiter) begin(woken bool) {
+// begin begins a turn: it yields if the loop has kept the processor for long, or if it must. Goroutines that it has made ready run
+// then before it waits, also where there is no other processor for them, and what they ask for leaves in one turn.
+func (w *waiter) begin(now time.Time, must bool) {
 	limit := ownLimit
 	if w.poller != nil {
 		limit = holdLimit
 	}
-	w.now = time.Now()
-	if woken || w.now.Sub(w.given) >= limit {
+	w.now = now
+	if must || w.now.Sub(w.given) >= limit {
 		runtime.Gosched()
 		w.now = time.Now()
 		w.given = w.now

@@ -44,6 +44,10 @@ func (l *stdLoop) settings() *config { return l.group.config }
 func (l *stdLoop) memory() *blocks   { return l.pool }
 func (l *stdLoop) here() bool        { return false } // a goroutine per connection may wait
 func (l *stdLoop) wokeSomebody()     {}
+func (l *stdLoop) wakesReader()      {}
+func (l *stdLoop) readerRuns()       {}
+
+func (l *stdLoop) sendNow(*Conn, []byte) int { return 0 }
 
 func (l *stdLoop) queuedBelow(*Conn) int { return 0 }
 

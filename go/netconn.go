@@ -43,6 +43,7 @@ type netConn struct {
 	into    []byte // of the reader that waits; filled by the loop
 	filled  int
 	waits   bool // a reader waits
+	called  bool // it was called since
 	closed  bool // by this end
 	drops   bool // Close drops what has not left (SetLinger)
 	lost    bool // by the other end, or the network
@@ -163,10 +164,11 @@ func (s netSink) data(c *Conn, view []byte) {
 	}
 	wake := n.waits
 	n.waits = false
+	n.called = n.called || wake
 	n.mu.Unlock()
 	if wake {
+		c.home.wakesReader()
 		signal(n.readable)
-		c.home.wokeSomebody()
 	}
 }
 
@@ -239,6 +241,10 @@ func (n *netConn) read(p []byte, leaves bool) (int, error) {
 func (n *netConn) tryRead(p []byte, leaves bool) (count int, wait bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.called {
+		n.called = false
+		n.conn.home.readerRuns()
+	}
 	if count = n.filled; count > 0 {
 		// The loop has filled the memory. That counts, whatever else has happened since.
 		n.filled = 0
@@ -297,7 +303,7 @@ func (n *netConn) Write(p []byte) (int, error) {
 	}
 }
 
-// tryWrite queues as much as there is room for. Where that is not all, the writable channel tells of more.
+// tryWrite sends what can leave at once, and queues as much of the rest as there is room for. Where that is not all, the writable channel tells of more.
 func (n *netConn) tryWrite(p []byte) (int, error) {
 	n.mu.Lock()
 	closed, expired, failure, lost := n.closed, n.writeLimit.expired(), n.failure, n.lost
@@ -316,19 +322,21 @@ func (n *netConn) tryWrite(p []byte) (int, error) {
 		c.mu.Unlock()
 		return 0, n.sendsNoMore(lost)
 	}
+	sent := c.home.sendNow(c, p)
+	p = p[sent:]
 	// Less than nothing if its share has become smaller than what it has.
 	count := max(0, min(len(p), c.home.memory().share(c.home.settings().highWater)-c.out.queued()))
 	c.out.refused = c.out.refused || count < len(p)
 	if count == 0 {
 		c.mu.Unlock()
-		return 0, nil
+		return sent, nil
 	}
 	if err := appendTo(&c.out, c.home.memory(), p[:count]); err != nil {
 		c.mu.Unlock()
-		return 0, err
+		return sent, err
 	}
 	c.ask(requestFlush)
-	return count, nil
+	return sent + count, nil
 }
 
 // sendsNoMore is what a writer is told whose connection takes no more: what broke it, once, or that there is an end.

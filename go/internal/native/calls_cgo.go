@@ -13,6 +13,8 @@ package native
 #cgo nocallback shim_park
 #cgo noescape shim_remote_wake
 #cgo nocallback shim_remote_wake
+#cgo noescape shim_direct_send
+#cgo nocallback shim_direct_send
 #cgo noescape shim_remote_counters
 #cgo nocallback shim_remote_counters
 #include "shim.h"
@@ -216,6 +218,26 @@ func (l *Loop) Queued(connection ID) int {
 // TakenByPeer is quoit_taken_by_peer: negative for a connection that has gone.
 func (l *Loop) TakenByPeer(connection ID) int64 {
 	return int64(C.shim_taken_by_peer(l.handle, C.uint64_t(connection)))
+}
+
+// DirectSender is quoit_direct_sender; any goroutine, one at a time.
+type DirectSender struct{ handle *C.quoit_direct_sender }
+
+// DirectSender is quoit_loop_direct_sender; false for a connection that sends no more.
+func (l *Loop) DirectSender(connection ID) (*DirectSender, bool) {
+	sender := new(DirectSender)
+	return sender, C.shim_direct_sender(l.handle, C.uint64_t(connection), &sender.handle) == 0
+}
+
+// TrySend is quoit_direct_sender_try_send.
+func (s *DirectSender) TrySend(p []byte) int {
+	return max(0, int(C.shim_direct_send(s.handle, unsafe.Pointer(unsafe.SliceData(p)), C.size_t(len(p)))))
+}
+
+// Release is quoit_direct_sender_release.
+func (s *DirectSender) Release() {
+	C.shim_direct_sender_release(s.handle)
+	s.handle = nil
 }
 
 // Remote is quoit_loop_remote.

@@ -18,6 +18,7 @@ type Loop struct {
 	handle    uintptr
 	scratch   text       // for what is asked on the loop's thread only
 	arguments [6]uintptr // of the call under way
+	sender    uintptr    // that a call has filled in
 }
 
 // Remote is quoit_remote; any thread.
@@ -290,6 +291,41 @@ func (l *Loop) Queued(connection ID) int {
 // TakenByPeer is quoit_taken_by_peer: negative for a connection that has gone.
 func (l *Loop) TakenByPeer(connection ID) int64 {
 	return l.ask(symbols.takenByPeer, uintptr(connection))
+}
+
+// DirectSender is quoit_direct_sender; any goroutine, one at a time.
+type DirectSender struct {
+	handle    uintptr
+	piece     iovec      // of the call under way
+	arguments [3]uintptr // of that call
+}
+
+// iovec is struct iovec.
+type iovec struct {
+	bytes  unsafe.Pointer
+	length uintptr
+}
+
+// DirectSender is quoit_loop_direct_sender; false for a connection that sends no more.
+func (l *Loop) DirectSender(connection ID) (*DirectSender, bool) {
+	code := int(int32(l.ask(symbols.loopDirectSender, uintptr(connection), uintptr(unsafe.Pointer(&l.sender)))))
+	return &DirectSender{handle: l.sender}, code == 0
+}
+
+// TrySend is quoit_direct_sender_try_send.
+func (s *DirectSender) TrySend(p []byte) int {
+	// What a sender refers to is not on a stack, which moves; and its arguments are not allocated.
+	s.piece = iovec{unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p))}
+	s.arguments = [...]uintptr{s.handle, uintptr(unsafe.Pointer(&s.piece)), 1}
+	sent, _, _ := nocgo.Registered.Call(symbols.directSenderTrySend, s.arguments[:]...)
+	s.piece = iovec{}
+	return max(0, int(sent))
+}
+
+// Release is quoit_direct_sender_release.
+func (s *DirectSender) Release() {
+	call(symbols.directSenderRelease, s.handle)
+	s.handle = 0
 }
 
 // Remote is quoit_loop_remote.

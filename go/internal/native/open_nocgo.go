@@ -57,7 +57,8 @@ var symbols struct {
 	capabilitiesProbe, capabilitiesUsable, capabilitiesReason, capabilitiesGet, capabilitiesFree, socketBind, socketAdopt,
 	socketAddress, socketClose, loopCreate, loopDestroy, turn, fd, nextDeadline, engine, engineReason, listen, localAddress, peerAddress,
 	connectionFD, loopRemote, remoteRelease, remoteWake, remoteCounters, datagramOptionsDefault, datagramSocketBind,
-	datagramSocketAddress, datagramSocketClose, openDatagram, datagramCountersRead, takenByPeer, queued, datagramFD uintptr
+	datagramSocketAddress, datagramSocketClose, openDatagram, datagramCountersRead, takenByPeer, queued, datagramFD,
+	loopDirectSender, directSenderTrySend, directSenderRelease uintptr
 }
 
 var calls = []struct {
@@ -105,6 +106,9 @@ var calls = []struct {
 	{"taken_by_peer", &symbols.takenByPeer},
 	{"queued", &symbols.queued},
 	{"datagram_fd", &symbols.datagramFD},
+	{"loop_direct_sender", &symbols.loopDirectSender},
+	{"direct_sender_try_send", &symbols.directSenderTrySend},
+	{"direct_sender_release", &symbols.directSenderRelease},
 }
 
 // callable says why nothing can be called.

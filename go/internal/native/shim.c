@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <string.h>
+#include <sys/uio.h>
 
 /* What is called, as X(name without quoit_). */
 #define CALLS(X)                                                                                                      \
@@ -12,7 +13,7 @@
     X(capabilities_get) X(capabilities_free) X(socket_bind) X(socket_adopt) X(socket_address) X(socket_close) \
     X(loop_create) X(loop_destroy) X(turn) X(fd) X(next_deadline) X(engine) X(engine_reason) X(listen)                \
     X(local_address) X(peer_address) X(connection_fd) X(loop_remote) X(remote_release) X(remote_wake)                 \
-    X(remote_counters)                                                                                                \
+    X(remote_counters) X(loop_direct_sender) X(direct_sender_try_send) X(direct_sender_release)                       \
     X(datagram_options_default) X(datagram_socket_bind) X(datagram_socket_address) X(datagram_socket_close)           \
     X(open_datagram) X(datagram_counters_read) X(taken_by_peer) X(queued) X(datagram_fd)
 
@@ -253,6 +254,22 @@ int shim_datagram_fd(quoit_loop *loop, uint64_t socket)
 int shim_connection_fd(quoit_loop *loop, uint64_t connection)
 {
     return CALL(connection_fd)(loop, connection);
+}
+
+int shim_direct_sender(quoit_loop *loop, uint64_t connection, const quoit_direct_sender **out)
+{
+    return CALL(loop_direct_sender)(loop, connection, out);
+}
+
+int64_t shim_direct_send(const quoit_direct_sender *sender, const void *bytes, size_t length)
+{
+    struct iovec piece = {.iov_base = (void *)bytes, .iov_len = length};
+    return CALL(direct_sender_try_send)(sender, &piece, 1);
+}
+
+void shim_direct_sender_release(const quoit_direct_sender *sender)
+{
+    CALL(direct_sender_release)(sender);
 }
 
 int shim_loop_remote(quoit_loop *loop, const quoit_remote **out, char *text)

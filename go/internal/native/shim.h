@@ -52,6 +52,10 @@ int shim_connection_fd(quoit_loop *loop, uint64_t connection);
 /* Both addresses of a connection, as texts; empty where there is none. */
 void shim_addresses(quoit_loop *loop, uint64_t connection, char *local, char *peer, size_t capacity);
 
+int shim_direct_sender(quoit_loop *loop, uint64_t connection, const quoit_direct_sender **out);
+int64_t shim_direct_send(const quoit_direct_sender *sender, const void *bytes, size_t length);
+void shim_direct_sender_release(const quoit_direct_sender *sender);
+
 int shim_loop_remote(quoit_loop *loop, const quoit_remote **out, char *text);
 void shim_remote_release(const quoit_remote *remote);
 int shim_remote_wake(const quoit_remote *remote);
