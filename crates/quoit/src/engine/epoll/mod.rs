@@ -431,9 +431,8 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             }
         }
         self.counters.completions.add((completions.len() - start) as u64);
-        let terminal = completions
-            .list
-            .range(listed..)
+        let terminal = completions.list[listed..]
+            .iter()
             .filter(|completion| is_terminal(completion));
         self.counters.in_flight.subtract(terminal.count() as u64);
         self.share > 0

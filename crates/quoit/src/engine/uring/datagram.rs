@@ -241,6 +241,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     /// As [`UringEngine::datagram_received`], of all but a multishot that goes on.
+    #[cold]
     fn datagram_receive_ended(
         &mut self,
         socket: Slot,

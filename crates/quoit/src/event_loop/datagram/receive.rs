@@ -1,5 +1,6 @@
 //! Receiving datagrams: arming, delivery, pausing, want of slots.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -207,13 +208,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// These buffers of the socket's were received into.
-    pub(in crate::event_loop) fn on_datagrams_filled(
-        &mut self,
-        slot: Slot,
-        run: &[FilledBuffer],
-        more: bool,
-    ) {
+    /// These buffers of the socket's, by number among those of the turn, were received into.
+    #[inline]
+    pub(in crate::event_loop) fn on_datagrams_filled(&mut self, slot: Slot, run: Range<usize>, more: bool) {
+        let run = &self.completions.filled[run];
         let (state, generation) = self
             .datagrams
             .at(slot)
