@@ -150,22 +150,19 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         Ok(())
     }
 
-    pub(super) fn take_datagram_buffers(
-        &mut self,
-        socket: Slot,
-        buffers: impl Iterator<Item = ProvidedBuffer>,
-    ) {
+    #[inline]
+    pub(super) fn take_datagram_buffers(&mut self, socket: Slot, pool: &mut Pool, count: usize, length: u32) {
         let state = self.datagrams.get(socket);
-        let Some(group) = state.group else {
-            state.buffers.extend(buffers);
-            return;
-        };
-        let mut any = false;
-        for buffer in buffers {
-            self.sys.provide_buffer(group, buffer);
-            any = true;
+        for _ in 0..count {
+            let Some(buffer) = ProvidedBuffer::take(pool, length) else {
+                break;
+            };
+            match state.group {
+                Some(group) => self.sys.provide_buffer(group, buffer),
+                None => state.buffers.push(buffer),
+            }
         }
-        if any {
+        if let Some(group) = state.group {
             self.sys.publish_buffers(group);
         }
     }

@@ -89,6 +89,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((state, _)) = self.datagrams.at(slot) else {
             return;
         };
+        state.dirty = false;
         if state.sending || state.phase == Phase::Ending || state.queue.is_empty() {
             return;
         }
