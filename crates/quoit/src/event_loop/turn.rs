@@ -267,7 +267,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 received,
                 more,
             } => self.on_datagram_received(socket, received, more),
-            Completion::DatagramsSent { socket, batch } => self.on_datagrams_sent(socket, batch),
+            Completion::DatagramsSent { socket, batch } => self.on_waiting_datagrams_sent(socket, batch),
             Completion::Woken => {}
         }
     }

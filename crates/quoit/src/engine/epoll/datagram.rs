@@ -118,6 +118,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Puts the socket into the list of what can go on, if it can.
+    #[inline]
     fn list_datagram(&mut self, slot: Slot) {
         let socket = self.datagrams.get(slot);
         if socket.can_go_on() && !std::mem::replace(&mut socket.listed, true) {
@@ -202,9 +203,9 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                     payload: message.msg_len,
                     flags: message.msg_hdr.msg_flags as u32,
                 };
-                let bytes = header.to_bytes();
                 // The kernel has written to it.
                 message.msg_hdr.msg_name = std::ptr::null_mut();
+                let bytes = header.to_bytes();
                 // SAFETY: the buffer is the engine's until the completion is handed over, and longer than any head.
                 unsafe {
                     buffer
@@ -221,6 +222,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Always in order: nothing is sent behind what waits.
+    #[inline]
     pub(super) fn submit_datagrams(
         &mut self,
         slot: Slot,
@@ -229,15 +231,22 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     ) -> Option<Box<DatagramBatch>> {
         let socket = self.datagrams.get(slot);
         debug_assert!(socket.batch.is_none(), "one send a socket at a time");
-        batch.begin();
-        socket.batch = Some(batch);
-        socket.sent = 0;
-        socket.manner = manner;
-        let ended = self.send_rest(slot);
-        if ended.is_none() {
-            self.counters.in_flight.add(1);
+        let mut sent = 0;
+        if socket.writable {
+            let calls = &self.counters.system_calls;
+            sent = batch.send(&self.system, socket.descriptor, manner, calls);
+            if batch.is_done(sent) {
+                return Some(batch);
+            }
+        } else {
+            batch.begin();
         }
-        ended
+        socket.writable = false;
+        socket.batch = Some(batch);
+        socket.sent = sent;
+        socket.manner = manner;
+        self.counters.in_flight.add(1);
+        None
     }
 
     /// Sends what is left of the outstanding batch, if the socket is not known to be full. Answers the batch once all have
@@ -247,7 +256,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let batch = socket.batch.as_mut()?;
         if socket.writable {
             let calls = &self.counters.system_calls;
-            socket.sent = batch.send_now(&self.system, socket.descriptor, socket.sent, socket.manner, calls);
+            socket.sent = batch.send_rest(&self.system, socket.descriptor, socket.sent, socket.manner, calls);
             socket.writable = batch.is_done(socket.sent);
         }
         if batch.is_done(socket.sent) {

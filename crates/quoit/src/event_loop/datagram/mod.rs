@@ -1,5 +1,5 @@
-//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent with
-//! `copies` of its bytes and `headings` of where it goes, `segmentation` what is known of routes that take no segments.
+//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent, of which
+//! `entries` keeps each and `copies` the bytes, `segmentation` what is known of routes that take no segments.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::timers::TimerId;
 use queue::Queue;
 
 mod copies;
-mod headings;
+mod entries;
 mod queue;
 mod receive;
 mod segmentation;
