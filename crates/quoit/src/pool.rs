@@ -180,6 +180,7 @@ impl Pool {
     }
 
     /// Takes a free slot for the engine, which may let the kernel write to it.
+    #[inline]
     pub fn take(&mut self) -> Option<PoolSlot> {
         let slot = self.free.pop()?;
         assert_eq!(
@@ -203,6 +204,7 @@ impl Pool {
     }
 
     /// Where a slot that was taken begins.
+    #[inline]
     #[must_use]
     pub fn address(&self, slot: PoolSlot) -> *mut u8 {
         assert_eq!(

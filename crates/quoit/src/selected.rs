@@ -10,8 +10,8 @@ use crate::counters::LiveCounters;
 use crate::engine::epoll::{Epoll, EpollEngine, EpollSettings};
 use crate::engine::uring::{Capabilities, Ring, SetupError, Step, UringEngine, UringSettings, probe};
 use crate::engine::{
-    Completions, DatagramBatch, Engine, EngineKind, Message, Operation, PollDescriptor, ProvidedBuffer,
-    SendManner, SendMode, Trigger,
+    Completions, DatagramBatch, Engine, EngineKind, Message, Operation, PollDescriptor, SendManner, SendMode,
+    Trigger,
 };
 use crate::errno::Errno;
 use crate::event_loop::{Loop, LoopMemory};
@@ -101,8 +101,9 @@ impl Engine for AnyEngine {
         either!(self, engine => engine.open_datagrams(socket, descriptor, control, buffers))
     }
 
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
-        either!(self, engine => engine.provide_datagram_buffers(socket, buffers));
+    #[inline]
+    fn provide_datagram_buffers(&mut self, socket: Slot, pool: &mut Pool, count: usize, length: u32) {
+        either!(self, engine => engine.provide_datagram_buffers(socket, pool, count, length));
     }
 
     #[inline]

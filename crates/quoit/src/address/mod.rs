@@ -152,6 +152,7 @@ impl SocketAddress {
     ///
     /// # Errors
     /// It has no form for the kernel, and nothing was changed.
+    #[inline]
     pub(crate) fn set(&mut self, address: &Address) -> Result<(), AddressError> {
         match address {
             Address::Tcp(address) => self.set_internet(*address),

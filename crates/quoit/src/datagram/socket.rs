@@ -298,6 +298,7 @@ fn destination(family: DatagramFamily, address: &Address) -> Result<SocketAddres
 }
 
 /// As [`destination`], where it is to stay.
+#[inline]
 pub(crate) fn set_destination(
     raw: &mut SocketAddress,
     family: DatagramFamily,

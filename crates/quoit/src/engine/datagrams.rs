@@ -34,9 +34,9 @@ pub struct DatagramBatch {
     /// What `sendmmsg(2)` takes: for each, whereto, the bytes and the control messages. All that they point to stays
     /// valid and in place until the batch is handed back.
     pub messages: Vec<libc::mmsghdr>,
-    /// The bytes of each, which its header points to.
+    /// The bytes of those whose headers point here.
     pub payloads: Vec<libc::iovec>,
-    /// Filled by the engine: for each, the bytes that left, or why none.
+    /// Filled by the engine: for each, the bytes that left, or why none. Empty if all have left with one call.
     pub results: Vec<Option<Result<u32, Errno>>>,
     /// Filled by the engine: an error of the network may have ended a call behind some datagrams. `sendmmsg(2)` tells no
     /// error then, and the socket has forgotten it.
@@ -48,12 +48,36 @@ pub struct DatagramBatch {
 unsafe impl Send for DatagramBatch {}
 
 impl DatagramBatch {
-    /// Gets ready for being sent: nothing has a result.
+    /// Nothing has a result.
+    #[cold]
     pub(super) fn begin(&mut self) {
-        debug_assert!(!self.messages.is_empty());
         self.results.clear();
         self.results.resize(self.messages.len(), None);
         self.may_have_missed = false;
+    }
+
+    /// Sends until all have a result, or if they may wait until one finds no room. Returns the first without a result, and adds
+    /// the system calls to `calls`.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        system: &impl SocketSys,
+        socket: RawFd,
+        manner: SendManner,
+        calls: &Count,
+    ) -> usize {
+        debug_assert!(!self.messages.is_empty());
+        calls.add(1);
+        let outcome = system.send_messages_now(socket, &mut self.messages);
+        if outcome == Ok(self.messages.len()) {
+            self.results.clear();
+            return self.messages.len();
+        }
+        self.begin();
+        match self.take_in(0, outcome, manner) {
+            Some(next) => self.send_rest(system, socket, next, manner, calls),
+            None => 0,
+        }
     }
 
     /// Whether all datagrams before `next`, the first that was not tried, are all there are.
@@ -61,9 +85,9 @@ impl DatagramBatch {
         next == self.messages.len()
     }
 
-    /// Sends from the datagram `next` on until all have a result, or if they may wait until one finds no room. Returns the
-    /// first without a result, and adds the system calls to `calls`.
-    pub(super) fn send_now(
+    /// As [`DatagramBatch::send`], from the datagram `next` on.
+    #[cold]
+    pub(super) fn send_rest(
         &mut self,
         system: &impl SocketSys,
         socket: RawFd,
@@ -73,24 +97,34 @@ impl DatagramBatch {
     ) -> usize {
         while !self.is_done(next) {
             calls.add(1);
-            match system.send_messages_now(socket, &mut self.messages[next..]) {
-                Ok(count) => {
-                    let sent = next..next + count;
-                    for (result, message) in self.results[sent.clone()].iter_mut().zip(&self.messages[sent]) {
-                        *result = Some(Ok(message.msg_len));
-                    }
-                    next += count;
-                    self.may_have_missed |= !self.is_done(next);
-                }
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if manner.waits() => break,
-                Err(error) => {
-                    self.results[next] = Some(Err(error));
-                    next += 1;
-                }
+            let outcome = system.send_messages_now(socket, &mut self.messages[next..]);
+            match self.take_in(next, outcome, manner) {
+                Some(further) => next = further,
+                None => break,
             }
         }
         next
+    }
+
+    /// Notes what a call has achieved that began with the datagram `next`. Returns which is to be tried now; `None`: it waits
+    /// for room.
+    fn take_in(&mut self, next: usize, outcome: Result<usize, Errno>, manner: SendManner) -> Option<usize> {
+        match outcome {
+            Ok(count) => {
+                let sent = next..next + count;
+                for (result, message) in self.results[sent.clone()].iter_mut().zip(&self.messages[sent]) {
+                    *result = Some(Ok(message.msg_len));
+                }
+                self.may_have_missed |= !self.is_done(next + count);
+                Some(next + count)
+            }
+            Err(Errno::EINTR) => Some(next),
+            Err(Errno::EAGAIN) if manner.waits() => None,
+            Err(error) => {
+                self.results[next] = Some(Err(error));
+                Some(next + 1)
+            }
+        }
     }
 }
 

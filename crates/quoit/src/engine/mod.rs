@@ -309,6 +309,19 @@ pub struct ProvidedBuffer {
 // provides it.
 unsafe impl Send for ProvidedBuffer {}
 
+impl ProvidedBuffer {
+    /// The first `length` bytes of a slot that is free in the pool, if there is one.
+    #[inline(always)]
+    fn take(pool: &mut Pool, length: u32) -> Option<Self> {
+        let slot = pool.take()?;
+        Some(Self {
+            address: pool.address(slot),
+            length,
+            id: slot.get(),
+        })
+    }
+}
+
 /// What a poller outside reports of the descriptor that it waits on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
@@ -496,10 +509,11 @@ pub trait Engine {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Gives buffers to an open socket, no more at once than it was opened with. They are the engine's, and perhaps the
-    /// kernel's, until a completion names them or the socket is closed.
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
-        let _ = (socket, buffers);
+    /// Takes `count` free slots of an open socket's pool to receive into, of each the first `length` bytes; no more at once
+    /// than it was opened with. They are the engine's, and perhaps the kernel's, until a completion names them or the socket
+    /// is closed.
+    fn provide_datagram_buffers(&mut self, socket: Slot, pool: &mut Pool, count: usize, length: u32) {
+        let _ = (socket, pool, count, length);
     }
 
     /// Sends datagrams on an open socket, at least one, in order as far as it takes them at once. Returns them if all have

@@ -213,9 +213,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                     received: Received::Data { slot, length },
                     more: true,
                 } => self.on_data(connection, slot, length),
+                &mut Completion::DatagramsFilled { socket, count, more } => {
+                    let run = filled..filled + count as usize;
+                    filled = run.end;
+                    self.on_datagrams_filled(socket, run, more);
+                }
                 other => {
                     let completion = std::mem::replace(other, Completion::Woken);
-                    self.on_other(completion, &mut filled);
+                    self.on_other(completion);
                 }
             }
         }
@@ -231,8 +236,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.completions.clear();
     }
 
-    /// Takes in a completion of those that are not for each request. `filled` is where the buffers of the next ones begin.
-    fn on_other(&mut self, completion: Completion, filled: &mut usize) {
+    /// Takes in a completion of those that are not for each request.
+    fn on_other(&mut self, completion: Completion) {
         match completion {
             Completion::Received {
                 connection,
@@ -256,19 +261,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 more,
             } => self.on_accepted(listener, result, more),
             Completion::Connected { connection, result } => self.on_connected(connection, result),
-            Completion::DatagramsFilled { socket, count, more } => {
-                let buffers = std::mem::take(&mut self.completions.filled);
-                let run = *filled..*filled + count as usize;
-                *filled = run.end;
-                self.on_datagrams_filled(socket, &buffers[run], more);
-                self.completions.filled = buffers;
-            }
+            Completion::DatagramsFilled { .. } => unreachable!("its buffers are taken in by number"),
             Completion::DatagramReceived {
                 socket,
                 received,
                 more,
             } => self.on_datagram_received(socket, received, more),
-            Completion::DatagramsSent { socket, batch } => self.on_datagrams_sent(socket, batch),
+            Completion::DatagramsSent { socket, batch } => self.on_waiting_datagrams_sent(socket, batch),
             Completion::Woken => {}
         }
     }

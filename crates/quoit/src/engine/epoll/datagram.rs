@@ -25,14 +25,15 @@ const BATCH: usize = 64;
 /// Headers of the first call, and the fewest of any.
 const LEAST: usize = 8;
 
-/// The headers of one call.
+/// The headers of a call. Those of which it makes no use stand for the next one, which mostly is to receive into the same
+/// buffers.
 #[derive(Default)]
 pub(super) struct Scratch {
     messages: Vec<libc::mmsghdr>,
     payloads: Vec<libc::iovec>,
 }
 
-// SAFETY: what they point to is read and written during a call only, for which they are made anew.
+// SAFETY: what they point to is read and written during a call only, for which those are made anew that point elsewhere.
 unsafe impl Send for Scratch {}
 
 impl std::fmt::Debug for Scratch {
@@ -42,14 +43,13 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
-    /// Makes room, once.
+    /// Makes room, and forgets where headers point: a socket may have the memory of one that is gone.
     fn prepare(&mut self) {
-        if self.messages.is_empty() {
-            // SAFETY: structures of integers and pointers, for which all zeroes is a valid value.
-            let (message, payload) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-            self.messages = vec![message; BATCH];
-            self.payloads = vec![payload; BATCH];
-        }
+        // SAFETY: structures of integers and pointers, for which all zeroes is a valid value.
+        let (message, payload) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        self.messages.clear();
+        self.messages.resize(BATCH, message);
+        self.payloads.resize(BATCH, payload);
     }
 
     /// Headers for receiving into the last `count` of the socket's buffers, the last one first.
@@ -60,12 +60,15 @@ impl Scratch {
         let (_, buffers) = socket.buffers.split_at(socket.buffers.len() - count);
         // By number: three lists of which one is gone through from its end cost twice as much when they are zipped.
         for index in 0..count {
-            let (message, payload) = (&mut messages[index], &mut payloads[index]);
             let buffer = &buffers[count - 1 - index];
             let at = |offset: u32| buffer.address.wrapping_add(offset as usize).cast();
+            let header = &mut messages[index].msg_hdr;
+            if header.msg_name == at(NAME_OFFSET) {
+                continue;
+            }
+            let payload = &mut payloads[index];
             payload.iov_base = at(head);
             payload.iov_len = (buffer.length - head) as usize;
-            let header = &mut message.msg_hdr;
             header.msg_name = at(NAME_OFFSET);
             header.msg_namelen = NAME_ROOM;
             header.msg_iov = payload;
@@ -115,6 +118,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Puts the socket into the list of what can go on, if it can.
+    #[inline]
     fn list_datagram(&mut self, slot: Slot) {
         let socket = self.datagrams.get(slot);
         if socket.can_go_on() && !std::mem::replace(&mut socket.listed, true) {
@@ -179,8 +183,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 }
             };
             share -= count;
-            // Each header is made anew for each call, used or not, and each call costs more than some headers: so as many
-            // as come at once, as far as the last call can tell.
+            // Each header costs, used or not, and each call more than some headers: so as many as come at once, as far as
+            // the last call can tell.
             socket.window = if count == window {
                 BATCH.min(2 * window)
             } else if 4 * count < window {
@@ -191,7 +195,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             // Fewer than were asked for: the socket was found empty, or with an error behind them.
             socket.readable = count == wanted || socket.read_on;
             let head = CONTROL_OFFSET + socket.control;
-            for message in &messages[..count] {
+            for message in &mut messages[..count] {
                 let buffer = socket.buffers.pop().expect("each message had a buffer");
                 let header = Head {
                     name: message.msg_hdr.msg_namelen,
@@ -199,6 +203,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                     payload: message.msg_len,
                     flags: message.msg_hdr.msg_flags as u32,
                 };
+                // The kernel has written to it.
+                message.msg_hdr.msg_name = std::ptr::null_mut();
                 let bytes = header.to_bytes();
                 // SAFETY: the buffer is the engine's until the completion is handed over, and longer than any head.
                 unsafe {
@@ -216,6 +222,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Always in order: nothing is sent behind what waits.
+    #[inline]
     pub(super) fn submit_datagrams(
         &mut self,
         slot: Slot,
@@ -224,15 +231,22 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     ) -> Option<Box<DatagramBatch>> {
         let socket = self.datagrams.get(slot);
         debug_assert!(socket.batch.is_none(), "one send a socket at a time");
-        batch.begin();
-        socket.batch = Some(batch);
-        socket.sent = 0;
-        socket.manner = manner;
-        let ended = self.send_rest(slot);
-        if ended.is_none() {
-            self.counters.in_flight.add(1);
+        let mut sent = 0;
+        if socket.writable {
+            let calls = &self.counters.system_calls;
+            sent = batch.send(&self.system, socket.descriptor, manner, calls);
+            if batch.is_done(sent) {
+                return Some(batch);
+            }
+        } else {
+            batch.begin();
         }
-        ended
+        socket.writable = false;
+        socket.batch = Some(batch);
+        socket.sent = sent;
+        socket.manner = manner;
+        self.counters.in_flight.add(1);
+        None
     }
 
     /// Sends what is left of the outstanding batch, if the socket is not known to be full. Answers the batch once all have
@@ -242,7 +256,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         let batch = socket.batch.as_mut()?;
         if socket.writable {
             let calls = &self.counters.system_calls;
-            socket.sent = batch.send_now(&self.system, socket.descriptor, socket.sent, socket.manner, calls);
+            socket.sent = batch.send_rest(&self.system, socket.descriptor, socket.sent, socket.manner, calls);
             socket.writable = batch.is_done(socket.sent);
         }
         if batch.is_done(socket.sent) {

@@ -341,8 +341,10 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.prepare_datagrams(socket, descriptor, control, buffers)
     }
 
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
-        self.datagrams.get(socket).buffers.extend(buffers);
+    #[inline]
+    fn provide_datagram_buffers(&mut self, socket: Slot, pool: &mut Pool, count: usize, length: u32) {
+        let buffers = &mut self.datagrams.get(socket).buffers;
+        buffers.extend((0..count).map_while(|_| ProvidedBuffer::take(pool, length)));
     }
 
     fn send_datagrams(
@@ -431,9 +433,8 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             }
         }
         self.counters.completions.add((completions.len() - start) as u64);
-        let terminal = completions
-            .list
-            .range(listed..)
+        let terminal = completions.list[listed..]
+            .iter()
             .filter(|completion| is_terminal(completion));
         self.counters.in_flight.subtract(terminal.count() as u64);
         self.share > 0

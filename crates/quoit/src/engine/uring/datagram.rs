@@ -150,22 +150,19 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         Ok(())
     }
 
-    pub(super) fn take_datagram_buffers(
-        &mut self,
-        socket: Slot,
-        buffers: impl Iterator<Item = ProvidedBuffer>,
-    ) {
+    #[inline]
+    pub(super) fn take_datagram_buffers(&mut self, socket: Slot, pool: &mut Pool, count: usize, length: u32) {
         let state = self.datagrams.get(socket);
-        let Some(group) = state.group else {
-            state.buffers.extend(buffers);
-            return;
-        };
-        let mut any = false;
-        for buffer in buffers {
-            self.sys.provide_buffer(group, buffer);
-            any = true;
+        for _ in 0..count {
+            let Some(buffer) = ProvidedBuffer::take(pool, length) else {
+                break;
+            };
+            match state.group {
+                Some(group) => self.sys.provide_buffer(group, buffer),
+                None => state.buffers.push(buffer),
+            }
         }
-        if any {
+        if let Some(group) = state.group {
             self.sys.publish_buffers(group);
         }
     }
@@ -241,6 +238,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     /// As [`UringEngine::datagram_received`], of all but a multishot that goes on.
+    #[cold]
     fn datagram_receive_ended(
         &mut self,
         socket: Slot,
@@ -291,6 +289,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
 
     /// Sends by a call of its own what the socket takes now: a call for many datagrams costs less than an entry and a
     /// completion for each. The ring gets those that wait for room, and all where the kernel's thread is to do the work.
+    #[inline]
     pub(super) fn submit_datagrams(
         &mut self,
         socket: Slot,
@@ -300,19 +299,33 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     ) -> Option<Box<DatagramBatch>> {
         let state = self.datagrams.get(socket);
         debug_assert!(state.batch.is_none(), "one send a socket");
-        batch.begin();
-        if !self.kernel_polls {
+        if self.kernel_polls {
+            batch.begin();
+        } else {
             let calls = &self.counters.system_calls;
-            let next = batch.send_now(&self.system, state.descriptor, 0, manner, calls);
+            let next = batch.send(&self.system, state.descriptor, manner, calls);
             if batch.is_done(next) {
                 return Some(batch);
             }
         }
+        self.keep_datagrams(socket, batch, manner, pool);
+        None
+    }
+
+    /// What is left of a batch is for the ring.
+    #[cold]
+    fn keep_datagrams(
+        &mut self,
+        socket: Slot,
+        batch: Box<DatagramBatch>,
+        manner: SendManner,
+        pool: &mut Pool,
+    ) {
+        let state = self.datagrams.get(socket);
         state.batch = Some(batch);
         state.manner = manner;
         state.send_cancelled = false;
         self.push_datagrams(socket, pool);
-        None
     }
 
     /// Submits what has no result of a batch; of what is linked no more at once than the submission queue holds, as no

@@ -21,7 +21,7 @@ use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
 use super::{
     Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, PollDescriptor,
-    ProvidedBuffer, Received, SendManner, SendMode, Trigger, sleep_to_coalesce,
+    Received, SendManner, SendMode, Trigger, sleep_to_coalesce,
 };
 use crate::counters::LiveCounters;
 use crate::errno::Errno;
@@ -418,8 +418,9 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
         self.prepare_datagrams(socket, descriptor, control, buffers)
     }
 
-    fn provide_datagram_buffers(&mut self, socket: Slot, buffers: impl Iterator<Item = ProvidedBuffer>) {
-        self.take_datagram_buffers(socket, buffers);
+    #[inline]
+    fn provide_datagram_buffers(&mut self, socket: Slot, pool: &mut Pool, count: usize, length: u32) {
+        self.take_datagram_buffers(socket, pool, count, length);
     }
 
     fn send_datagrams(

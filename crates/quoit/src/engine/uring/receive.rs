@@ -49,15 +49,13 @@ impl ReceiveMode {
 
 impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     /// Fills the buffer ring from the pool.
-    #[inline]
+    #[inline(always)]
     pub(super) fn provide_buffers(&mut self, pool: &mut Pool) {
         let before = self.buffers;
         while self.buffers < self.buffer_entries {
-            let Some(slot) = pool.take() else { break };
-            let buffer = ProvidedBuffer {
-                address: pool.address(slot),
-                length: pool.slot_size(),
-                id: slot.get(),
+            let length = pool.slot_size();
+            let Some(buffer) = ProvidedBuffer::take(pool, length) else {
+                break;
             };
             self.sys.provide_buffer(STREAM_GROUP, buffer);
             self.buffers += 1;

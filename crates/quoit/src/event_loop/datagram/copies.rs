@@ -3,27 +3,25 @@
 use crate::errno::Errno;
 use crate::reserved::Reserved;
 
-/// Copied bytes, in a ring: what is taken first is given back first.
+/// Copied bytes, in a ring: what is taken first is given back first, so that it is enough to know how much is in use.
 ///
 /// Each piece is in one stretch, so up to its length less one is left unused at the end of the memory. Twice the most
 /// bytes that are queued is therefore always enough.
 #[derive(Debug)]
 pub(super) struct Copies {
     memory: Reserved,
-    /// Where the next piece goes, and where the oldest begins.
+    /// Where the next piece goes.
     head: usize,
-    tail: usize,
     /// Bytes in use, those left unused at the end included.
     used: usize,
 }
 
 /// A piece of [`Copies`].
-#[derive(Debug)]
 pub(super) struct Copy {
-    offset: usize,
-    length: usize,
+    /// Where it is.
+    pub(super) start: *mut u8,
     /// Bytes to be given back with it.
-    taken: usize,
+    pub(super) taken: usize,
 }
 
 impl Copies {
@@ -31,18 +29,18 @@ impl Copies {
         Ok(Self {
             memory: Reserved::new(most * 2)?,
             head: 0,
-            tail: 0,
             used: 0,
         })
     }
 
+    #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<Copy> {
         let size = self.memory.length();
         if self.used == 0 {
             // From the start again, where the memory is still in the processor's caches.
-            (self.head, self.tail) = (0, 0);
+            self.head = 0;
         }
-        let wraps = self.head >= self.tail && self.head + bytes.len() > size;
+        let wraps = self.head + bytes.len() > size;
         let unused = if wraps { size - self.head } else { 0 };
         let offset = if wraps { 0 } else { self.head };
         let taken = bytes.len() + unused;
@@ -51,27 +49,20 @@ impl Copies {
         }
         // SAFETY: the stretch lies within the memory: without a wrap before its end or, behind one, before the oldest
         // piece, as not more than all is used. Nobody reads there before the send that follows.
-        unsafe {
+        let start = unsafe {
             let place = self.memory.address().as_ptr().add(offset);
             place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
+            place
+        };
         self.head = offset + bytes.len();
         self.used += taken;
-        Some(Copy {
-            offset,
-            length: bytes.len(),
-            taken,
-        })
+        Some(Copy { start, taken })
     }
 
-    pub(super) fn give_back(&mut self, oldest: &Copy) {
-        self.tail = oldest.offset + oldest.length;
-        self.used -= oldest.taken;
-    }
-
-    pub(super) fn address(&self, copy: &Copy) -> *const u8 {
-        // SAFETY: within the memory, where `put` made it.
-        unsafe { self.memory.address().as_ptr().add(copy.offset) }
+    /// The oldest pieces, which took so many bytes, are not needed any more.
+    #[inline]
+    pub(super) fn give_back(&mut self, taken: usize) {
+        self.used -= taken;
     }
 
     /// Bytes in use.

@@ -1,5 +1,5 @@
-//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent with
-//! `copies` of its bytes and `headings` of where it goes, `segmentation` what is known of routes that take no segments.
+//! Datagram sockets: opening and closing here, `receive` and `send` the two directions, `queue` what waits to be sent, of which
+//! `entries` keeps each and `copies` the bytes, `segmentation` what is known of routes that take no segments.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::timers::TimerId;
 use queue::Queue;
 
 mod copies;
-mod headings;
+mod entries;
 mod queue;
 mod receive;
 mod segmentation;
@@ -72,8 +72,9 @@ pub(super) struct State {
     raw: bool,
     /// The kernel keeps what the network returns in an error queue.
     queues_errors: bool,
-    /// Slots that the engine holds to receive into.
+    /// Slots that the engine holds to receive into, and how many it may hold at a time.
     provided: u32,
+    most_provided: u32,
     receiving: bool,
     receive_cancelled: bool,
     pub(super) paused: bool,
@@ -214,6 +215,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             raw: options.gro == Gro::Raw,
             queues_errors: options.receive_errors && family != DatagramFamily::Unix,
             provided: 0,
+            most_provided: self.engine.datagram_buffers_at_once(),
             receiving: false,
             receive_cancelled: false,
             paused: options.paused,
@@ -442,30 +444,47 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// What a turn does for datagram sockets before it waits: takes in returned leases, arms what they were waited for,
     /// and submits what is queued.
+    // Not inlined: loops without any pass it by.
+    #[inline(never)]
     pub(super) fn serve_datagrams(&mut self) {
         let slots = self.datagrams.slot_count();
         if self.now >= self.look_at_drops_from {
-            self.look_at_drops_from = self.now + LOOK_AT_DROPS;
-            (0..slots).for_each(|index| self.look_at_drops(Slot::new(index)));
+            self.look_at_all_drops();
         }
+        for index in 0..slots {
+            self.provide_datagram_slots(Slot::new(index));
+        }
+        let dirty = self.dirty_datagrams.len();
+        for index in 0..dirty {
+            // The end of the last socket forgets them all.
+            let Some(&slot) = self.dirty_datagrams.get(index) else {
+                break;
+            };
+            self.flush_datagrams(slot);
+        }
+        // What flushing itself made dirty is for the next turn, which does not wait.
+        if self.dirty_datagrams.len() <= dirty {
+            self.dirty_datagrams.clear();
+        } else {
+            self.dirty_datagrams.drain(..dirty);
+        }
+        let mut sleeps = None;
         for index in 0..slots {
             let slot = Slot::new(index);
-            self.provide_datagram_slots(slot);
-        }
-        let mut dirty = std::mem::take(&mut self.dirty_datagrams);
-        for slot in dirty.drain(..) {
-            if let Some((state, _)) = self.datagrams.at(slot) {
-                state.dirty = false;
-                self.flush_datagrams(slot);
+            if !self.receives_on(slot) {
+                // A turn that will not sleep is soon followed by another: what is starved waits until many slots are
+                // back, and does not take each one by itself.
+                let sleeps = *sleeps.get_or_insert_with(|| !self.has_work());
+                self.arm_datagrams(slot, sleeps);
             }
         }
-        dirty.append(&mut self.dirty_datagrams);
-        self.dirty_datagrams = dirty;
-        // A turn that will not sleep is soon followed by another: what is starved waits until many slots are back,
-        // and does not take each one by itself.
-        let sleeps = !self.has_work();
-        for index in 0..slots {
-            self.arm_datagrams(Slot::new(index), sleeps);
+    }
+
+    #[cold]
+    fn look_at_all_drops(&mut self) {
+        self.look_at_drops_from = self.now + LOOK_AT_DROPS;
+        for index in 0..self.datagrams.slot_count() {
+            self.look_at_drops(Slot::new(index));
         }
     }
 

@@ -1,46 +1,89 @@
 //! The outbound queue of one datagram socket: bounded, with memory of its own for what is copied.
+//!
+//! A send that leaves whole is one message, and nearly all are. So as long as only such are queued and none has failed, a
+//! batch is the oldest of them, and is over in one go. What is cut into several messages, or is made again, is kept account
+//! of by [`Part`].
 
-use std::collections::VecDeque;
+use std::fmt;
 
+use crate::address::SocketAddress;
 use crate::command::{Lent, Payload};
-use crate::datagram::{MAX_CUT_PAYLOAD, MAX_SEGMENTS};
-use crate::engine::DatagramBatch;
+use crate::datagram::{Control, DatagramSend, MAX_CUT_PAYLOAD, MAX_SEGMENTS};
+use crate::engine::{DatagramBatch, piece};
 use crate::errno::Errno;
 use crate::id::Token;
 use crate::sys::Time;
 
-use super::copies::{Copies, Copy};
-use super::headings::{Heading, Headings};
+use super::copies::Copies;
+use super::entries::Entries;
 use super::segmentation::{Route, Segmentation};
 
 /// Messages that leave with one operation at most: enough that the call's own cost is shared by many, and few enough
 /// that another socket's turn comes soon.
 const BATCH: usize = 64;
 
+/// Where a send goes, and the control messages that go with it.
 #[derive(Debug)]
-enum Bytes {
-    Copied(Copy),
-    Lent(Lent),
+pub(super) struct Heading {
+    /// Empty: to the peer that the socket is connected to.
+    pub(super) to: SocketAddress,
+    pub(super) control: Control,
 }
 
-/// One send. Where it goes is its [`Heading`].
-#[derive(Debug)]
-struct Entry {
-    bytes: Bytes,
-    length: usize,
+/// One send.
+pub(super) struct Entry {
+    heading: Heading,
+    /// Its bytes: copied, or lent.
+    payload: libc::iovec,
+    /// What the copied bytes take of [`Copies`].
+    copied: usize,
+    lent: Option<Lent>,
+    token: Token,
     /// Bytes of each datagram, where there may be several.
     step: Option<u16>,
     /// The interface to leave by; 0 for any.
     interface: u32,
-    token: Token,
+    progress: Progress,
+}
+
+// SAFETY: the payload only names memory: of the queue's, or that is lent and vouched for as long as it is.
+unsafe impl Send for Entry {}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            heading: Heading {
+                to: SocketAddress::empty(),
+                control: Control::NONE,
+            },
+            payload: piece(std::ptr::null(), 0),
+            copied: 0,
+            lent: None,
+            token: Token::NONE,
+            step: None,
+            interface: 0,
+            progress: Progress::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({} bytes, {:?})", self.payload.iov_len, self.progress)
+    }
+}
+
+/// How far a send has come.
+#[derive(Default, Debug)]
+struct Progress {
     /// Bytes that have left or failed, or are to be made again by themselves ([`Hole`]).
     done: usize,
     /// Of those, pieces that are to be made again.
     holes: u16,
     finished: bool,
-    error: Option<Errno>,
     /// Times that it was to be made again.
     forgiven: u8,
+    error: Option<Errno>,
 }
 
 /// Times that a send is made again which was told of an earlier one. Where every second of a batch is, as with receivers
@@ -87,15 +130,6 @@ impl Forgiven {
     }
 }
 
-/// What to send, and how.
-pub(super) struct Send<'a> {
-    pub(super) payload: Payload<'a>,
-    pub(super) step: Option<u16>,
-    /// The interface that it names; 0 for none.
-    pub(super) interface: u32,
-    pub(super) token: Token,
-}
-
 /// What became of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Outcome {
@@ -119,14 +153,17 @@ pub(super) struct Tally {
 /// See the module's page.
 #[derive(Debug)]
 pub(super) struct Queue {
-    entries: VecDeque<Entry>,
-    /// Of the entries, in their order.
-    headings: Headings,
+    entries: Entries,
     most_entries: usize,
     copies: Copies,
     high_water: usize,
     low_water: usize,
     queued: usize,
+    /// All that is queued leaves whole, and none of it was tried yet.
+    whole: bool,
+    /// The messages in flight, if they are the oldest entries, whole.
+    whole_in_flight: usize,
+    /// The messages in flight otherwise.
     parts: Vec<Part>,
     /// Of entries in the order in which they failed. None while nobody is unreachable.
     holes: Vec<Hole>,
@@ -140,13 +177,14 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(high_water: u32, low_water: u32, most_entries: u32) -> Result<Self, Errno> {
         Ok(Self {
-            entries: VecDeque::with_capacity(most_entries as usize),
-            headings: Headings::new(most_entries as usize),
+            entries: Entries::new(most_entries as usize),
             most_entries: most_entries as usize,
             copies: Copies::new(high_water as usize)?,
             high_water: high_water as usize,
             low_water: low_water as usize,
             queued: 0,
+            whole: true,
+            whole_in_flight: 0,
             parts: Vec::with_capacity(BATCH),
             holes: Vec::new(),
             segmentation: Segmentation::default(),
@@ -186,118 +224,144 @@ impl Queue {
         length <= self.high_water
     }
 
-    /// Where the next send's heading is to be written, all of it, before [`Queue::push`].
-    pub(super) fn next_heading(&mut self) -> &mut Heading {
-        self.headings.next(self.entries.len())
-    }
-
-    /// Takes a send, whose heading was written, or returns false: there is no room.
+    /// Takes a send, whose heading `head` writes, whatever was there before. Returns false if there is no room.
     // Inlined into its only caller, so that an entry is made where it stays.
     #[inline]
-    pub(super) fn push(&mut self, send: Send<'_>) -> bool {
+    pub(super) fn push<E>(
+        &mut self,
+        send: DatagramSend<'_>,
+        head: impl FnOnce(&mut Heading, &DatagramSend<'_>) -> Result<(), E>,
+    ) -> Result<bool, E> {
         let length = send.payload.len();
-        if self.is_full() {
-            return false;
+        let is_full = self.is_full();
+        let entry = self.entries.next();
+        head(&mut entry.heading, &send)?;
+        if is_full {
+            return Ok(false);
         }
-        let bytes = match send.payload {
+        let start = match send.payload {
             Payload::Copy(bytes) => {
                 if self.queued + length > self.high_water {
-                    return false;
+                    return Ok(false);
                 }
-                match self.copies.put(bytes) {
-                    Some(copy) => Bytes::Copied(copy),
-                    None => return false,
-                }
+                let Some(copy) = self.copies.put(bytes) else {
+                    return Ok(false);
+                };
+                entry.copied = copy.taken;
+                copy.start.cast_const()
             }
             // Lent memory may pass the mark once: it is not the loop's.
-            lent => match lent.into_lent() {
-                Some(lent) => Bytes::Lent(lent),
-                None => unreachable!("copied bytes were taken above"),
-            },
+            lent => {
+                entry.copied = 0;
+                entry.lent = lent.into_lent();
+                entry
+                    .lent
+                    .as_ref()
+                    .map_or(std::ptr::null(), |lent| lent.as_slice().as_ptr())
+            }
         };
+        entry.payload = piece(start, length);
+        entry.step = send.segment_size.filter(|&step| usize::from(step) < length);
+        entry.interface = send.interface.unwrap_or_default();
+        entry.token = send.token;
+        entry.progress = Progress::default();
+        // On Unix sockets all of a batch name their receivers, or none does, which is looked at one by one.
+        self.whole = entry.step.is_none() && !self.separates && (self.whole || self.entries.is_empty());
         self.queued += length;
-        self.entries.push_back(Entry {
-            bytes,
-            length,
-            step: send.step.filter(|&step| usize::from(step) < length),
-            interface: send.interface,
-            token: send.token,
-            done: 0,
-            holes: 0,
-            finished: false,
-            error: None,
-            forgiven: 0,
-        });
-        true
+        self.entries.add();
+        Ok(true)
     }
 
-    /// Fills a batch with what is to leave next, and returns whether that names its receivers. None may be in flight.
-    ///
-    /// On Unix sockets all of a batch do, or none does.
+    /// Fills a batch with what is to leave next, and returns whether that names its receivers, which matters to Unix
+    /// sockets alone. None may be in flight.
+    #[inline]
     pub(super) fn fill(&mut self, now: Time, batch: &mut DatagramBatch) -> bool {
-        debug_assert!(self.parts.is_empty(), "one batch at a time");
+        debug_assert!(
+            self.parts.is_empty() && self.whole_in_flight == 0,
+            "one batch at a time"
+        );
         batch.messages.clear();
+        if !self.whole {
+            return self.fill_in_parts(now, batch);
+        }
+        self.whole_in_flight = self.entries.len().min(BATCH);
+        let whole = |index| {
+            let entry = self.entries.at(index);
+            message(&mut entry.heading, false, &raw mut entry.payload)
+        };
+        batch.messages.extend((0..self.whole_in_flight).map(whole));
+        false
+    }
+
+    /// As [`Queue::fill`], where there is more to it.
+    ///
+    /// On Unix sockets all of a batch name their receivers, or none does.
+    #[inline(never)]
+    fn fill_in_parts(&mut self, now: Time, batch: &mut DatagramBatch) -> bool {
+        // Filled to the end before any is pointed to.
         batch.payloads.clear();
+        batch.payloads.reserve(BATCH);
         let mut addressed = None;
         let again = self.holes.len().min(BATCH);
         for hole in self.holes.drain(..again) {
-            let entry = &self.entries[hole.entry];
+            let entry = self.entries.at(hole.entry);
             let step = usize::from(entry.step.expect("a piece is one of several"));
             let part = Part {
                 entry: hole.entry,
                 offset: hole.offset,
-                length: step.min(entry.length - hole.offset),
+                length: step.min(entry.payload.iov_len - hole.offset),
                 segmented: false,
                 again: true,
             };
-            let heading = self.headings.at(hole.entry);
-            addressed = Some(!heading.to.is_empty());
+            addressed = Some(!entry.heading.to.is_empty());
             self.parts.push(part);
-            write(batch, part, heading, entry.start(&self.copies));
+            write(batch, part, entry);
         }
-        for (index, entry) in self.entries.iter().enumerate() {
+        for index in 0..self.entries.len() {
             if self.parts.len() == BATCH {
                 break;
             }
-            if entry.finished || entry.holes > 0 && entry.done == entry.length {
+            let entry = self.entries.at(index);
+            let (
+                Progress {
+                    done,
+                    holes,
+                    finished,
+                    ..
+                },
+                length,
+            ) = (&entry.progress, entry.payload.iov_len);
+            if *finished || *holes > 0 && *done == length {
                 continue;
             }
-            let heading = self.headings.at(index);
-            let is_addressed = !heading.to.is_empty();
+            let is_addressed = !entry.heading.to.is_empty();
             if self.separates && addressed.is_some_and(|before| before != is_addressed) {
                 break;
             }
             addressed = Some(is_addressed);
-            let start = entry.start(&self.copies);
-            let mut offset = entry.done;
+            let mut offset = *done;
             let refused_from = match entry.step {
-                Some(_) => self.segmentation.refused_from(now, || entry.route(heading)),
+                Some(_) => self.segmentation.refused_from(now, || entry.route()),
                 None => 0,
             };
             loop {
-                let left = entry.length - offset;
-                let (length, segmented) = entry.next(left, refused_from);
+                let (piece, segmented) = entry.next(length - offset, refused_from);
                 let part = Part {
                     entry: index,
                     offset,
-                    length,
+                    length: piece,
                     segmented,
                     again: false,
                 };
                 self.parts.push(part);
-                write(batch, part, heading, start);
-                offset += length;
+                write(batch, part, entry);
+                offset += piece;
                 // Of those that the kernel cuts one at a time: whether it does is known only then, and what is sent
                 // again must not be behind what was sent.
-                if segmented || offset == entry.length || self.parts.len() == BATCH {
+                if segmented || offset == length || self.parts.len() == BATCH {
                     break;
                 }
             }
-        }
-        // The list does not grow any more, so its places are those that the kernel will read.
-        for (message, payload) in batch.messages.iter_mut().zip(&mut batch.payloads) {
-            message.msg_hdr.msg_iov = payload;
-            message.msg_hdr.msg_iovlen = 1;
         }
         addressed == Some(true)
     }
@@ -310,18 +374,58 @@ impl Queue {
         self.forgives.too_large |= error == Errno::EMSGSIZE;
     }
 
-    /// Takes the results of the batch in flight, and tells the sends that have ended, in order.
+    /// Takes the results of the batch in flight, and tells the sends that have ended, in order: those that have failed, or
+    /// have a token.
+    #[inline(always)]
     pub(super) fn complete(
         &mut self,
         now: Time,
         batch: &DatagramBatch,
         mut ended: impl FnMut(Outcome),
     ) -> Tally {
+        if self.whole_in_flight == 0 || !batch.results.is_empty() {
+            return self.complete_parts(now, batch, &mut ended);
+        }
+        self.forgives = Forgiven::default();
+        let count = std::mem::take(&mut self.whole_in_flight);
+        let mut bytes = 0;
+        for index in 0..count {
+            let entry = self.entries.at(index);
+            bytes += entry.payload.iov_len;
+            entry.free(&mut self.copies, &mut ended);
+        }
+        self.queued -= bytes;
+        self.entries.release(count);
+        Tally {
+            datagrams: count as u64,
+            bytes: bytes as u64,
+            messages: count as u64,
+            uncut: 0,
+        }
+    }
+
+    /// As [`Queue::complete`], where there is more to it.
+    #[inline(never)]
+    fn complete_parts(&mut self, now: Time, batch: &DatagramBatch, ended: &mut dyn FnMut(Outcome)) -> Tally {
+        for index in 0..std::mem::take(&mut self.whole_in_flight) {
+            self.parts.push(Part {
+                entry: index,
+                offset: 0,
+                length: self.entries.at(index).payload.iov_len,
+                segmented: false,
+                again: false,
+            });
+        }
+        // What stays behind may have been tried.
+        self.whole = false;
         let mut tally = Tally::default();
         let forgives = std::mem::take(&mut self.forgives);
-        debug_assert_eq!(self.parts.len(), batch.results.len());
-        for (part, result) in self.parts.drain(..).zip(&batch.results) {
-            let entry = &mut self.entries[part.entry];
+        debug_assert!(batch.results.is_empty() || self.parts.len() == batch.results.len());
+        for (index, part) in self.parts.drain(..).enumerate() {
+            let entry = self.entries.at(part.entry);
+            let progress = &mut entry.progress;
+            // All have left if none has a result.
+            let result = batch.results.get(index).copied().unwrap_or(Some(Ok(0)));
             match result.unwrap_or(Err(Errno::ECANCELED)) {
                 Ok(_) => {
                     let step = entry.step.map_or(part.length, usize::from).max(1);
@@ -329,8 +433,8 @@ impl Queue {
                     tally.bytes += part.length as u64;
                     tally.messages += 1;
                 }
-                Err(errno) if forgives.covers(errno) && entry.forgiven < FORGIVEN => {
-                    entry.forgiven += 1;
+                Err(errno) if forgives.covers(errno) && progress.forgiven < FORGIVEN => {
+                    progress.forgiven += 1;
                     // Of one that leaves in several pieces, those behind this one may have left.
                     if part.segmented || entry.step.is_none() {
                         continue;
@@ -339,70 +443,60 @@ impl Queue {
                         entry: part.entry,
                         offset: part.offset,
                     });
-                    entry.holes += 1;
+                    progress.holes += 1;
                 }
                 Err(errno) if part.segmented && is_refusal_to_cut(errno) => {
                     let size = u32::from(entry.step.unwrap_or_default());
                     // EIO says that the device cannot at all, the others that it cannot so.
                     let from = if errno.code() == libc::EIO { 0 } else { size };
-                    let route = entry.route(self.headings.at(part.entry));
-                    self.segmentation.refuse(now, route, from);
+                    self.segmentation.refuse(now, entry.route(), from);
                     tally.uncut += 1;
                     continue;
                 }
                 Err(errno) => {
-                    entry.error.get_or_insert(errno);
+                    progress.error.get_or_insert(errno);
                 }
             }
             if part.again {
-                entry.holes -= 1;
+                progress.holes -= 1;
             } else {
-                entry.done += part.length;
+                progress.done += part.length;
             }
-            entry.finished = entry.done == entry.length && entry.holes == 0;
+            progress.finished = progress.done == entry.payload.iov_len && progress.holes == 0;
         }
-        let Self {
-            entries,
-            copies,
-            queued,
-            holes,
-            ..
-        } = self;
         let mut finished = 0;
-        for entry in entries.iter().take_while(|entry| entry.finished) {
-            free(entry, copies, queued);
-            ended(Outcome {
-                token: entry.token,
-                length: u32::try_from(entry.length).unwrap_or(u32::MAX),
-                error: entry.error,
-            });
+        while finished < self.entries.len() && self.entries.at(finished).progress.finished {
+            let entry = self.entries.at(finished);
+            self.queued -= entry.payload.iov_len;
+            entry.free(&mut self.copies, &mut *ended);
             finished += 1;
         }
-        entries.drain(..finished);
-        for hole in holes {
+        for hole in &mut self.holes {
             hole.entry -= finished;
         }
-        self.headings.release(finished);
+        self.entries.release(finished);
         tally
     }
 
     /// Drops everything. None may be in flight.
     pub(super) fn clear(&mut self) {
-        debug_assert!(self.parts.is_empty(), "the kernel reads what is in flight");
+        debug_assert!(
+            self.parts.is_empty() && self.whole_in_flight == 0,
+            "the kernel reads what is in flight"
+        );
         self.holes.clear();
-        for entry in self.entries.drain(..) {
-            free(&entry, &mut self.copies, &mut self.queued);
+        let count = self.entries.len();
+        for index in 0..count {
+            self.entries.at(index).free(&mut self.copies, |_| ());
         }
+        self.queued = 0;
+        self.entries.release(count);
     }
 }
 
-/// Appends a message to a batch, whose payload is pointed to when all are there.
+/// The message of a payload, both of which stay where they are until it is sent.
 #[inline]
-fn write(batch: &mut DatagramBatch, part: Part, heading: &mut Heading, start: *const u8) {
-    batch.payloads.push(libc::iovec {
-        iov_base: start.wrapping_add(part.offset).cast_mut().cast(),
-        iov_len: part.length,
-    });
+fn message(heading: &mut Heading, segmented: bool, payload: *mut libc::iovec) -> libc::mmsghdr {
     // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
     let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
     let header = &mut message.msg_hdr;
@@ -411,31 +505,43 @@ fn write(batch: &mut DatagramBatch, part: Part, heading: &mut Heading, start: *c
         header.msg_name = address.cast_mut().cast();
         header.msg_namelen = length;
     }
-    let (control, length) = heading.control.as_raw(part.segmented);
+    let (control, length) = heading.control.as_raw(segmented);
     header.msg_control = control;
     header.msg_controllen = length as _;
+    header.msg_iov = payload;
+    header.msg_iovlen = 1;
+    message
+}
+
+/// Appends the message of a part to a batch, which has room for its payload.
+fn write(batch: &mut DatagramBatch, part: Part, entry: &mut Entry) {
+    debug_assert!(batch.payloads.len() < batch.payloads.capacity());
+    let place = batch.payloads.as_mut_ptr().wrapping_add(batch.payloads.len());
+    let start: *const u8 = entry.payload.iov_base.cast();
+    batch
+        .payloads
+        .push(piece(start.wrapping_add(part.offset), part.length));
+    let message = message(&mut entry.heading, part.segmented, place);
     batch.messages.push(message);
 }
 
-/// Takes an entry, the oldest, out of the account.
-fn free(entry: &Entry, copies: &mut Copies, queued: &mut usize) {
-    *queued -= entry.length;
-    if let Bytes::Copied(copy) = &entry.bytes {
-        copies.give_back(copy);
-    }
-}
-
 impl Entry {
-    /// Where its bytes begin.
-    fn start(&self, copies: &Copies) -> *const u8 {
-        match &self.bytes {
-            Bytes::Copied(copy) => copies.address(copy),
-            Bytes::Lent(lent) => lent.as_slice().as_ptr(),
+    /// Frees its bytes, and tells what became of it, if that is to be told.
+    #[inline(always)]
+    fn free(&mut self, copies: &mut Copies, ended: impl FnOnce(Outcome)) {
+        copies.give_back(self.copied);
+        self.lent = None;
+        if self.token != Token::NONE || self.progress.error.is_some() {
+            ended(Outcome {
+                token: self.token,
+                length: u32::try_from(self.payload.iov_len).unwrap_or(u32::MAX),
+                error: self.progress.error,
+            });
         }
     }
 
-    fn route(&self, heading: &Heading) -> Route {
-        let (to, scope) = heading.to.host().unzip();
+    fn route(&self) -> Route {
+        let (to, scope) = self.heading.to.host().unzip();
         Route {
             to,
             // What is named by the send comes before the address's scope.

@@ -1,11 +1,12 @@
 //! Receiving datagrams: arming, delivery, pausing, want of slots.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::{Phase, State};
 use crate::datagram::{CONTROL_OFFSET, Datagrams, Head, Meta, count, parse};
-use crate::engine::{DatagramReceived, Engine, FilledBuffer, Handle, Kind, Operation, ProvidedBuffer};
+use crate::engine::{DatagramReceived, Engine, FilledBuffer, Handle, Kind, Operation};
 use crate::errno::Errno;
 use crate::event::{DatagramError, Event, Refusal};
 use crate::event_loop::{Loop, TimerKey};
@@ -119,37 +120,30 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             state.pool.collect(|_, _| ());
             state.pressure_reported = false;
         }
-        if state.pool.free() == 0 || state.phase != Phase::Open {
+        let room = (state.most_provided - state.provided) as usize;
+        let count = state.pool.free().min(room);
+        if count == 0 || state.phase != Phase::Open {
             return;
         }
-        let State {
-            pool,
-            provided,
-            room: length,
-            ..
-        } = state;
-        let length = *length;
-        let most = self.engine.datagram_buffers_at_once();
-        let buffers = std::iter::from_fn(|| {
-            if *provided >= most {
-                return None;
-            }
-            let slot = pool.take()?;
-            *provided += 1;
-            Some(ProvidedBuffer {
-                address: pool.address(slot),
-                length,
-                id: slot.get(),
-            })
-        });
-        self.engine.provide_datagram_buffers(slot, buffers);
+        state.provided += count as u32;
+        let length = state.room;
+        self.engine
+            .provide_datagram_buffers(slot, &mut state.pool, count, length);
+    }
+
+    /// Whether receiving goes on by itself: it is armed, and the engine has slots for it.
+    #[inline]
+    pub(super) fn receives_on(&mut self, slot: Slot) -> bool {
+        self.datagrams
+            .at(slot)
+            .is_none_or(|(state, _)| state.receiving && state.provided > 0)
     }
 
     /// Arms receiving if the socket may receive now, whatever ended it before: a datagram of no bytes, want of slots, a
     /// full completion queue, a pause, an error. Every turn does this before it waits. One that had no slots left is armed again when a quarter of them is
     /// back, or with `any` as soon as one is; never without one, so that it does not go round for nothing.
+    #[cold]
     pub(super) fn arm_datagrams(&mut self, slot: Slot, any: bool) {
-        let most = self.engine.datagram_buffers_at_once();
         if self
             .datagrams
             .at(slot)
@@ -169,6 +163,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.starve_datagrams(id);
             return;
         }
+        let most = state.most_provided;
         if state.starved && !any && state.provided < state.pool.slots().div_ceil(4).min(most) {
             return;
         }
@@ -207,13 +202,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    /// These buffers of the socket's were received into.
-    pub(in crate::event_loop) fn on_datagrams_filled(
-        &mut self,
-        slot: Slot,
-        run: &[FilledBuffer],
-        more: bool,
-    ) {
+    /// These buffers of the socket's, by number among those of the turn, were received into.
+    #[inline]
+    pub(in crate::event_loop) fn on_datagrams_filled(&mut self, slot: Slot, run: Range<usize>, more: bool) {
+        let run = &self.completions.filled[run];
         let (state, generation) = self
             .datagrams
             .at(slot)

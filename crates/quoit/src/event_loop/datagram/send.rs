@@ -1,8 +1,7 @@
 //! Sending datagrams: queueing, one batch in flight, outcomes, water marks.
 
 use super::Phase;
-use super::headings::Heading;
-use super::queue::{Outcome, Send, is_of_network};
+use super::queue::{Heading, Outcome, is_of_network};
 use crate::command::Payload;
 use crate::datagram::{DatagramSend, is_v6, set_destination};
 use crate::engine::{DatagramBatch, Engine, SendManner};
@@ -44,20 +43,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connected: state.connected,
             peer_v6: state.peer_v6,
         };
-        way.write(state.queue.next_heading(), &datagram)?;
-        let send = Send {
-            payload: datagram.payload,
-            step: datagram.segment_size,
-            interface: datagram.interface.unwrap_or_default(),
-            token: datagram.token,
-        };
-        if !state.queue.push(send) {
+        if !state
+            .queue
+            .push(datagram, |heading, datagram| way.write(heading, datagram))?
+        {
             state.wants_writable = true;
             state.counters.sends_refused += 1;
             return Err(Refusal::Full);
         }
         state.wants_writable |= state.queue.is_full();
-        self.mark_datagram_dirty(socket.slot());
+        if !std::mem::replace(&mut state.dirty, true) {
+            self.dirty_datagrams.push(socket.slot());
+        }
         Ok(())
     }
 
@@ -76,19 +73,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .is_some_and(|state| state.queue.is_full())
     }
 
-    fn mark_datagram_dirty(&mut self, slot: Slot) {
-        if let Some((state, _)) = self.datagrams.at(slot)
-            && !std::mem::replace(&mut state.dirty, true)
-        {
-            self.dirty_datagrams.push(slot);
-        }
-    }
-
-    /// Sends what is queued, if nothing is in flight.
+    /// Sends what is queued for a socket that was listed for it, if nothing is in flight.
+    #[inline]
     pub(super) fn flush_datagrams(&mut self, slot: Slot) {
         let Some((state, _)) = self.datagrams.at(slot) else {
             return;
         };
+        state.dirty = false;
         if state.sending || state.phase == Phase::Ending || state.queue.is_empty() {
             return;
         }
@@ -116,7 +107,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    pub(in crate::event_loop) fn on_datagrams_sent(&mut self, slot: Slot, batch: Box<DatagramBatch>) {
+    /// As [`Loop::on_datagrams_sent`], of those of which some had to wait.
+    #[cold]
+    pub(in crate::event_loop) fn on_waiting_datagrams_sent(&mut self, slot: Slot, batch: Box<DatagramBatch>) {
+        self.on_datagrams_sent(slot, batch);
+    }
+
+    /// All of a batch have a result.
+    #[inline(always)]
+    fn on_datagrams_sent(&mut self, slot: Slot, batch: Box<DatagramBatch>) {
+        if !batch.results.is_empty() {
+            self.look_for_answers(slot, &batch);
+        }
         let index = self.index;
         let (state, generation) = self
             .datagrams
@@ -126,26 +128,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         debug_assert!(state.sending);
         state.sending = false;
         let ending = state.phase == Phase::Ending;
-        // A send is told of what became of an earlier one, in place of being made.
-        let may_be_told = |errno| is_of_network(errno) || errno == Errno::EMSGSIZE;
         let queues_errors = state.queues_errors;
-        let mut failures = batch.results.iter().filter_map(|result| (*result)?.err());
-        if queues_errors && !ending && (batch.may_have_missed || failures.any(may_be_told)) {
-            self.tell_unreachable(slot);
-        }
-        let (state, _) = self
-            .datagrams
-            .at(slot)
-            .expect("a slot with an operation in flight is in use");
         let events = &mut self.events;
         // Nor is one made again at an end, when what it was told of is not read any more.
-        let is_cut_short = |errno| errno == Errno::ECANCELED || queues_errors && may_be_told(errno);
+        let is_cut_short = |errno| errno == Errno::ECANCELED || queues_errors && is_of_another(errno);
         let mut errors = 0;
         let tally = state.queue.complete(self.now, &batch, |outcome| {
             errors += u64::from(outcome.error.is_some());
             // What an end has cut short is told by that.
             if !(ending && outcome.error.is_some_and(is_cut_short)) {
-                events.extend(report(id, outcome));
+                events.push_back(report(id, outcome));
             }
         });
         state.spare = Some(batch);
@@ -161,12 +153,36 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let (empty, phase) = (state.queue.is_empty(), state.phase);
         if !empty {
-            self.mark_datagram_dirty(slot);
+            if !std::mem::replace(&mut state.dirty, true) {
+                self.dirty_datagrams.push(slot);
+            }
         } else if phase == Phase::Draining {
             self.end_datagram(slot, None);
         }
-        self.finish_datagram_if_quiet(slot);
+        if phase == Phase::Ending {
+            self.finish_datagram_if_quiet(slot);
+        }
     }
+
+    /// Not all of a batch has left at once: what the network has answered may be why, and is told first.
+    #[cold]
+    fn look_for_answers(&mut self, slot: Slot, batch: &DatagramBatch) {
+        let Some((state, _)) = self.datagrams.at(slot) else {
+            return;
+        };
+        let mut failures = batch.results.iter().filter_map(|result| (*result)?.err());
+        if state.queues_errors
+            && state.phase != Phase::Ending
+            && (batch.may_have_missed || failures.any(is_of_another))
+        {
+            self.tell_unreachable(slot);
+        }
+    }
+}
+
+/// Whether a send may be told so of what became of an earlier one, in place of being made.
+fn is_of_another(errno: Errno) -> bool {
+    is_of_network(errno) || errno == Errno::EMSGSIZE
 }
 
 /// What of a socket decides how its sends are headed.
@@ -178,7 +194,6 @@ struct Way {
 
 impl Way {
     /// Writes what the kernel is to be told of a send, whatever was there before.
-    // Inlined as `Queue::push` is.
     #[inline]
     fn write(&self, heading: &mut Heading, datagram: &DatagramSend<'_>) -> Result<(), Refusal> {
         if datagram.segment_size == Some(0) {
@@ -209,26 +224,28 @@ impl Way {
     }
 }
 
-/// The event that tells of a send's end, if one does.
-fn report(socket: DatagramSocketId, outcome: Outcome) -> Option<Event> {
+/// The event that tells of a send's end.
+fn report(socket: DatagramSocketId, outcome: Outcome) -> Event {
     let Outcome {
         token,
         length: size,
         error,
     } = outcome;
-    if token != Token::NONE {
-        let result = error.map_or(Ok(size), Err);
-        return Some(Event::DatagramSent {
-            socket,
-            token,
-            result,
-        });
-    }
-    let error = match error? {
+    let error = match error {
+        Some(errno) if token == Token::NONE => errno,
+        _ => {
+            return Event::DatagramSent {
+                socket,
+                token,
+                result: error.map_or(Ok(size), Err),
+            };
+        }
+    };
+    let error = match error {
         Errno::EMSGSIZE => DatagramError::TooLarge { size },
         // An error that an earlier one met, which the kernel returns in place of sending this one.
         errno @ Errno::ECONNREFUSED => DatagramError::Network(errno),
         errno => DatagramError::Send { errno, size },
     };
-    Some(Event::DatagramError { socket, error })
+    Event::DatagramError { socket, error }
 }

@@ -188,7 +188,7 @@ fn a_turn_of_a_slots_past_use_is_skipped() {
     let mut completions = Completions::default();
     // What has ended is told whatever the limit, and no socket has its turn.
     assert!(bench.engine.reap(&mut bench.pool, 0, &mut completions));
-    assert_eq!(ended(completions.list.pop_front().unwrap()), Received::Stopped);
+    assert_eq!(ended(completions.list.remove(0)), Received::Stopped);
     bench.close(connection(0), past);
     // So that the next wait asks the kernel although something seems to be at hand.
     bench.engine.wait(Some(Duration::ZERO), &mut bench.pool).unwrap();

@@ -6,20 +6,21 @@ use super::*;
 
 const NOW: Time = Time::from_nanos(1);
 
-fn send(bytes: &[u8], step: Option<u16>, token: u64) -> Send<'_> {
-    Send {
-        payload: Payload::Copy(bytes),
-        step,
-        interface: 0,
+fn send(bytes: &[u8], segment_size: Option<u16>, token: u64) -> DatagramSend<'_> {
+    DatagramSend {
+        segment_size,
         token: Token(token),
+        ..DatagramSend::to_connected(bytes)
     }
 }
 
 /// To the peer of the socket.
-fn push(queue: &mut Queue, send: Send<'_>) -> bool {
-    let heading = queue.next_heading();
-    assert!(heading.to.is_empty(), "no other was queued");
-    queue.push(send)
+fn push(queue: &mut Queue, send: DatagramSend<'_>) -> bool {
+    let to_peer = |heading: &mut Heading, _: &DatagramSend<'_>| {
+        assert!(heading.to.is_empty(), "no other was queued");
+        Ok::<_, Errno>(())
+    };
+    queue.push(send, to_peer).unwrap()
 }
 
 /// The bytes of each message.
@@ -91,15 +92,18 @@ fn a_refusal_to_cut_holds_for_its_route_alone() {
     let mut queue = Queue::new(100_000, 100, 16).unwrap();
     let mut batch = DatagramBatch::default();
     let to = |address: &str, interface| {
-        let send = Send {
+        let send = DatagramSend {
             interface,
             ..send(&[1; 3000], Some(1000), 0)
         };
         (address.parse().unwrap(), send)
     };
-    let mut round = |(to, send): (_, Send<'_>), result: Result<u32, Errno>| {
-        queue.next_heading().to.set_internet(to);
-        assert!(queue.push(send));
+    let mut round = |(to, send): (_, DatagramSend<'_>), result: Result<u32, Errno>| {
+        let head = |heading: &mut Heading, _: &DatagramSend<'_>| {
+            heading.to.set_internet(to);
+            Ok::<_, Errno>(())
+        };
+        assert_eq!(queue.push(send, head), Ok(true));
         queue.fill(NOW, &mut batch);
         let pieces = batch.messages.len();
         results(&mut batch, |_| result);
@@ -111,16 +115,16 @@ fn a_refusal_to_cut_holds_for_its_route_alone() {
         }
         pieces
     };
-    assert_eq!(round(to("192.0.2.1:53", 0), Err(Errno::new(libc::EIO))), 1);
+    assert_eq!(round(to("192.0.2.1:53", None), Err(Errno::new(libc::EIO))), 1);
     // Whatever its port; and not another host, nor the same by another interface.
-    assert_eq!(round(to("192.0.2.1:5353", 0), Ok(1)), 3);
-    assert_eq!(round(to("192.0.2.2:53", 0), Ok(1)), 1);
-    assert_eq!(round(to("192.0.2.1:53", 4), Ok(1)), 1);
+    assert_eq!(round(to("192.0.2.1:5353", None), Ok(1)), 3);
+    assert_eq!(round(to("192.0.2.2:53", None), Ok(1)), 1);
+    assert_eq!(round(to("192.0.2.1:53", Some(4)), Ok(1)), 1);
     // The scope of an address is an interface.
-    assert_eq!(round(to("[fe80::1%3]:53", 0), Err(Errno::new(libc::EIO))), 1);
-    assert_eq!(round(to("[fe80::1%3]:53", 0), Ok(1)), 3);
-    assert_eq!(round(to("[fe80::1%4]:53", 0), Ok(1)), 1);
-    assert_eq!(round(to("[fe80::1%4]:53", 3), Ok(1)), 3);
+    assert_eq!(round(to("[fe80::1%3]:53", None), Err(Errno::new(libc::EIO))), 1);
+    assert_eq!(round(to("[fe80::1%3]:53", None), Ok(1)), 3);
+    assert_eq!(round(to("[fe80::1%4]:53", None), Ok(1)), 1);
+    assert_eq!(round(to("[fe80::1%4]:53", Some(3)), Ok(1)), 3);
 }
 
 #[test]
@@ -235,6 +239,40 @@ fn a_piece_that_is_told_of_another_is_made_again_by_itself() {
     assert_eq!((queue.queued(), queue.holes.len()), (0, 0));
 }
 
+/// Of a batch that has left with one call nothing is told one by one, whether its sends leave whole or not.
+#[test]
+fn what_leaves_with_one_call_has_no_results() {
+    let mut queue = Queue::new(10_000, 100, 3).unwrap();
+    let mut batch = DatagramBatch::default();
+    let mut ended = Vec::new();
+    for round in 0..4u64 {
+        let cut = (round == 2).then_some(10);
+        // Once round the ring.
+        for (send, step) in [(0, None), (1, cut)] {
+            assert!(push(
+                &mut queue,
+                self::send(&[send; 15], step, 2 * round + u64::from(send))
+            ));
+        }
+        queue.fill(NOW, &mut batch);
+        assert_eq!(queue.parts.is_empty(), cut.is_none());
+        assert_eq!(messages(&batch), [[0; 15], [1; 15]]);
+        // What comes while they leave is left alone.
+        assert!(push(&mut queue, send(b"behind", None, 100 + round)));
+        batch.results.clear();
+        let tally = queue.complete(NOW, &batch, |outcome| ended.push(outcome.token.0));
+        let datagrams = if cut.is_some() { 3 } else { 2 };
+        assert_eq!((tally.datagrams, tally.bytes, tally.messages), (datagrams, 30, 2));
+        assert_eq!(queue.queued(), 6);
+        queue.fill(NOW, &mut batch);
+        assert_eq!(messages(&batch), [b"behind"]);
+        queue.complete(NOW, &batch, |outcome| ended.push(outcome.token.0));
+        assert_eq!((queue.queued(), queue.copies.used()), (0, 0));
+    }
+    // The very first has no token.
+    assert_eq!(ended, [1, 100, 2, 3, 101, 4, 5, 102, 6, 7, 103]);
+}
+
 #[test]
 fn an_empty_datagram_is_one() {
     let mut queue = Queue::new(1000, 100, 16).unwrap();
@@ -261,7 +299,8 @@ proptest! {
         let mut queue = Queue::new(high_water, high_water / 4, 8).unwrap();
         let mut batch = DatagramBatch::default();
         let (mut expected, mut sent) = (Vec::new(), Vec::new());
-        let (mut taken, mut ended) = (0u64, 0u64);
+        // Who has no token is not told.
+        let (mut taken, mut ended) = (1u64, 1u64);
         for (number, (length, step, flush, refuses)) in steps.into_iter().enumerate() {
             let bytes = vec![number as u8; length];
             let fits = queue.queued() + length <= high_water as usize && !queue.is_full();
@@ -273,7 +312,9 @@ proptest! {
             if flush == 0 {
                 queue.fill(NOW, &mut batch);
                 let pieces = messages(&batch);
-                let cut: Vec<_> = queue.parts.iter().map(|part| part.segmented).collect();
+                // Without parts they are whole.
+                let is_cut = |index: usize| queue.parts.get(index).is_some_and(|part| part.segmented);
+                let cut: Vec<_> = (0..pieces.len()).map(is_cut).collect();
                 results(&mut batch, |index| {
                     if refuses && cut[index] { Err(Errno::EINVAL) } else { Ok(pieces[index].len() as u32) }
                 });
