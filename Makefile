@@ -120,6 +120,7 @@ GO_TOOLS := $(CURDIR)/target/go-tools
 go: capi ## Build libquoit, and lint and test the Go module: with it under the race detector, linked, without it, and without cgo
 	@$(STAGE) Go $(MAKE) --no-print-directory go-tests
 
+# Go remembers results, and does not see that the library is another one: hence -count=1.
 go-tests:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
@@ -129,12 +130,12 @@ go-tests:
 	@set -e; export QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so; for module in $(GO_MODULES); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
 		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; \
-		GORACE=atexit_sleep_ms=100 $(GO) test -race ./...; done
+		GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
-		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test $$build ./...; done
-	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test ./...; \
+		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test -count=1 $$build ./...; done
+	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test -count=1 ./...; \
 		(cd nocgo; echo "go: CGO_ENABLED=0 with go/nocgo"; $(GO) vet ./...; QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
-			$(GO) test -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
+			$(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
 		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
 
 MAVEN ?= mvn

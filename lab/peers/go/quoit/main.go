@@ -28,8 +28,7 @@ var (
 	way    = peer.Choice{Name: "--way", Words: []string{"event", "fasthttp", "nethttp", "listener"}}
 	engine = peer.Choice{Name: "--engine", Words: []string{"auto", "uring", "epoll", "std"}}
 	// processor is whether GOMAXPROCS is one more than the loops, which then wait best, or as many, as for the rivals.
-	// auto is shared for the listener, whose goroutines would run on a thread beside the loop's, on the same core.
-	processor = peer.Choice{Name: "--processor", Words: []string{"auto", "spare", "shared"}}
+	processor = peer.Choice{Name: "--processor", Words: []string{"spare", "shared"}}
 	// metrics is where the loops' counters can be read, if anywhere.
 	metrics = peer.Choice{Name: "--metrics", Form: "HOST:PORT"}
 )
@@ -43,7 +42,7 @@ func main() {
 		// Room for the lab's idle connections in one loop.
 		options := []quoit.Option{quoit.WithEngine(engine), quoit.WithLoops(arguments.Loops), quoit.WithConnections(20480)}
 		way := arguments.Choices[way.Name]
-		if wanted := arguments.Choices[processor.Name]; wanted == "spare" || wanted == "auto" && way != "listener" {
+		if arguments.Choices[processor.Name] == "spare" {
 			options = append(options, quoit.WithSpareProcessor())
 		}
 		switch {
