@@ -363,7 +363,6 @@ fn advise(why: &str, remedy: &str) -> String {
 mod tests {
     use super::super::experiment::find;
     use super::*;
-    use quoit_host::ports;
 
     const ENOUGH: Machine = Machine {
         descriptors: 1 << 20,
@@ -557,16 +556,18 @@ mod tests {
     #[test]
     fn a_taken_port_is_told_before_anything_runs() {
         let host = IpAddr::from([127, 0, 0, 1]);
-        let port = ports::free(host).expect("a port is free");
+        // The kernel's choice, as another program may take a free one just then.
+        let listener = TcpListener::bind((host, 0)).expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
         let servers =
             format!("[[server]]\nname = \"fixed\"\ncommand = \"cat\"\nready = \"port\"\nport = {port}\n");
-        check(experiment(2, &servers), &ENOUGH, &values("sh")).expect("the port is free");
-        let _listener = TcpListener::bind((host, port)).expect("it is free");
         let error = check(experiment(2, &servers), &ENOUGH, &values("sh")).expect_err("the port is taken");
         let text = error.to_string();
         assert!(
             text.contains(&format!("port {port} of `fixed`")) && text.contains("ss -ltnp"),
             "{text}"
         );
+        drop(listener);
+        check(experiment(2, &servers), &ENOUGH, &values("sh")).expect("the port is free again");
     }
 }
