@@ -27,6 +27,9 @@ pub(crate) struct Chunks {
     charged: u64,
     /// Chunks that are set aside.
     promised: u32,
+    budget: u64,
+    /// What is left of it: kept, as it is asked for several times for each send.
+    left: u64,
 }
 
 impl Chunks {
@@ -36,6 +39,7 @@ impl Chunks {
     /// `ENOMEM`.
     pub(crate) fn new(count: u32, size: u32) -> Result<Self, Errno> {
         assert!(count > 0 && size > 0);
+        let budget = u64::from(count) * u64::from(size);
         Ok(Self {
             memory: Reserved::new(count as usize * stride(size))?,
             size,
@@ -44,6 +48,8 @@ impl Chunks {
             count,
             charged: 0,
             promised: 0,
+            budget,
+            left: budget,
         })
     }
 
@@ -69,12 +75,12 @@ impl Chunks {
 
     /// Bytes of the budget.
     pub(crate) fn budget(&self) -> u64 {
-        u64::from(self.count) * u64::from(self.size)
+        self.budget
     }
 
     /// Bytes of the budget that nobody has, or was promised.
     pub(crate) fn left(&self) -> u64 {
-        self.budget() - u64::from(self.used() + self.promised) * u64::from(self.size) - self.charged
+        self.left
     }
 
     /// Sets chunks aside, of those that are [available](Self::available).
@@ -84,12 +90,14 @@ impl Chunks {
             "no more is promised than there is"
         );
         self.promised += chunks;
+        self.left -= u64::from(chunks) * u64::from(self.size);
     }
 
     /// Ends a promise, so that the chunks can be taken.
     pub(crate) fn end_promise(&mut self, chunks: u32) {
         assert!(chunks <= self.promised, "no more is taken back than was promised");
         self.promised -= chunks;
+        self.left += u64::from(chunks) * u64::from(self.size);
     }
 
     /// Bytes of the budget that others have.
@@ -102,6 +110,7 @@ impl Chunks {
         let enough = bytes <= self.left();
         if enough {
             self.charged += bytes;
+            self.left -= bytes;
         }
         enough
     }
@@ -110,6 +119,7 @@ impl Chunks {
     pub(crate) fn refund(&mut self, bytes: u64) {
         assert!(bytes <= self.charged, "no more than was charged is given back");
         self.charged -= bytes;
+        self.left += bytes;
     }
 
     /// Chunks in use.
@@ -122,10 +132,12 @@ impl Chunks {
         if !self.has_one() {
             return None;
         }
-        match self.free.pop() {
-            Some(index) => Some(Chunk(index)),
-            None => self.touch(),
-        }
+        let chunk = match self.free.pop() {
+            Some(index) => Chunk(index),
+            None => self.touch()?,
+        };
+        self.left -= u64::from(self.size);
+        Some(chunk)
     }
 
     /// Takes the first chunk that was never taken.
@@ -144,6 +156,7 @@ impl Chunks {
     pub(crate) fn give_back(&mut self, chunk: Chunk) {
         debug_assert!(chunk.0 < self.touched);
         self.free.push(chunk.0);
+        self.left += u64::from(self.size);
     }
 
     /// Whether much of the memory was touched, and little of that is in use.
@@ -169,6 +182,11 @@ impl Chunks {
         self.touched -= count as u32;
         let end = |chunks: u32| chunks as usize * stride(self.size);
         self.memory.forget(end(self.touched)..end(before));
+    }
+
+    /// Keeps the memory from ever being freed.
+    pub(crate) fn leak(&mut self) {
+        self.memory.leak();
     }
 
     /// Where byte `offset` of a chunk lies.

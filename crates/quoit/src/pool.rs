@@ -278,6 +278,11 @@ impl Pool {
         })
     }
 
+    /// Keeps the memory from ever being freed: one holder of it, which there is not, never ends.
+    pub(crate) fn leak(&mut self) {
+        self.leased += 1;
+    }
+
     /// Whether leases were returned that are not collected yet.
     pub(crate) fn has_returns(&self) -> bool {
         self.shared.top.load(Ordering::Relaxed) & !WANTED != END

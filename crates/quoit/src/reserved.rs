@@ -87,6 +87,11 @@ impl Reserved {
         }
     }
 
+    /// Keeps the memory when this value is dropped.
+    pub(crate) fn leak(&mut self) {
+        self.length = 0;
+    }
+
     /// Where it begins.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
@@ -100,6 +105,10 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        if self.length == 0 {
+            // Leaked.
+            return;
+        }
         // SAFETY: mapped in `new` with this length, and whoever held pointers into it goes with it.
         let result = unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };
         debug_assert_eq!(result, 0, "a whole mapping can be unmapped");

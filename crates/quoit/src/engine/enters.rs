@@ -2,10 +2,8 @@
 
 use crate::counters::{Count, LiveCounters};
 
-/// Powers of two that are told apart in what enters submit and bring: 0, 1, 2 to 3, and so on; from 256 on all.
-const ENTER_SIZES: usize = 10;
-
-/// Counts how much each enter carried. Two additions an enter; no allocation.
+/// Counts how much each enter carried, by powers of two: 0, 1, 2 to 3, and so on; from 256 on all. Two additions an enter; no
+/// allocation.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct EnterSizes {
     /// Completions that had been taken when the last enter was made; `None` before the first.
@@ -45,7 +43,7 @@ fn figures(counters: &LiveCounters, place: usize) -> (&Count, &Count) {
 /// The place of a number among the powers of two.
 #[inline]
 fn place(number: u64) -> usize {
-    ((u64::BITS - number.leading_zeros()) as usize).min(ENTER_SIZES - 1)
+    (u64::BITS - number.leading_zeros()) as usize
 }
 
 #[cfg(test)]
@@ -62,7 +60,7 @@ mod tests {
             sizes.count(&counters, submitted);
         }
         sizes.count(&counters, u64::MAX);
-        let read: [_; ENTER_SIZES] = std::array::from_fn(|place| {
+        let read: [_; 10] = std::array::from_fn(|place| {
             let (submitting, bringing) = figures(&counters, place);
             (submitting.get(), bringing.get())
         });

@@ -225,7 +225,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Puts a connection into the table.
     pub(super) fn insert(&mut self, connection: Connection) -> Result<ConnectionId, Refusal> {
         let (slot, generation) = self.connections.insert(connection).map_err(|_| Refusal::Limit)?;
-        self.memory().remote.set_connections(self.connections.len());
+        self.memory.remote.set_connections(self.connections.len());
         self.after_slot_taken();
         Ok(ConnectionId::new(self.index, slot, generation))
     }

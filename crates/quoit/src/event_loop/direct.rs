@@ -129,7 +129,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// # Errors
     /// As [`Loop::send`], for a connection that takes no sends any more.
     pub fn direct_sender(&mut self, connection: ConnectionId) -> Result<DirectSender, Refusal> {
-        let inbox = Arc::clone(&self.memory().remote);
+        let inbox = Arc::clone(&self.memory.remote);
         let call = self.system.send_now_from_any_thread();
         let threshold = self.zero_copy_threshold();
         let slot = connection.slot();

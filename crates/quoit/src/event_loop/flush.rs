@@ -36,7 +36,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Submits what is queued for the connections that have something new.
     pub(super) fn flush_dirty(&mut self) {
         if self.direct.is_lent() {
-            let memory = self.memory.as_ref().expect("present until the loop is dropped");
+            let memory = &self.memory;
             self.direct.note_sends(self.dirty.len(), &memory.remote);
         }
         let count = self.dirty.len();
@@ -68,7 +68,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             connection.operations.send = true;
             return self.on_sent(slot, Err(errno), None, false);
         }
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let memory = &self.memory;
         match connection.outbound.next_copied(&memory.chunks) {
             Some(batch) => self.send_batch(slot, batch),
             None => self.flush_list(slot),
@@ -81,7 +81,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((connection, generation)) = self.connections.at(slot) else {
             return;
         };
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let next = connection
             .outbound
             .next_batch(&memory.chunks, &mut self.spare_gathers);
@@ -104,7 +104,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let descriptor = connection
             .descriptor
             .as_ref()
@@ -216,7 +216,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         connection.operations.send = false;
         connection.operations.notifications += u32::from(held);
         connection.progress.note();
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let before = connection.outbound.queued();
         let acknowledged = connection.outbound.sent(bytes as u64, held, &mut memory.chunks);
         let now = connection.outbound.queued();
@@ -238,6 +238,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    #[inline(never)]
     fn after_taken(&mut self, id: ConnectionId, acknowledged: Token, more: bool) {
         self.acknowledge(id, acknowledged);
         self.after_room(id);
@@ -251,7 +252,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// There is no more of the file that is being sent: goes on with what is behind it.
     fn on_short_file(&mut self, id: ConnectionId, error: Option<Errno>) {
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
             return;
         };
@@ -284,7 +285,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ConnectionId::new(self.index, slot, generation);
         connection.operations.notifications -= 1;
         connection.sending.zero_copy &= !copied;
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let before = connection.outbound.queued();
         let acknowledged = connection.outbound.released(sequence, &mut memory.chunks);
         let now = connection.outbound.queued();
@@ -404,7 +405,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if connection.operations.is_sending() {
             return;
         }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let before = connection.outbound.queued();
         connection.outbound.clear(&mut memory.chunks);
         self.account_drained(before, 0);

@@ -42,7 +42,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             again = true;
             self.close_stalled();
         }
-        let chunks = &mut self.memory_mut().chunks;
+        let chunks = &mut self.memory.chunks;
         if chunks.is_mostly_unused() {
             chunks.trim();
         }
@@ -53,7 +53,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Whether so much of the loop's memory is in use that somebody may have to go.
     pub(super) fn is_short(&self) -> bool {
-        let memory = self.memory();
+        let memory = &self.memory;
         !self.chunk_waiters.is_empty() || memory.is_short() || memory.chunks.budget() / 2 < self.queue_load
     }
 
@@ -128,7 +128,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Closes connections whose peers have taken nothing for too long, those that have been so for longest first, until memory
     /// is not short any more.
     fn close_stalled(&mut self) {
-        let limit = if self.memory().is_exhausted() {
+        let limit = if self.memory.is_exhausted() {
             self.config.stall_limit.min(LIMIT_OF_EXHAUSTION)
         } else {
             self.config.stall_limit
@@ -161,7 +161,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         stalled.sort_by_key(|one| std::cmp::Reverse((one.inspections, one.bytes)));
         // What they hold comes back in the turns that follow: half of the budget, or of the pool.
-        let enough = self.memory().chunks.budget() / 2;
+        let enough = self.memory.chunks.budget() / 2;
         let mut freed = 0;
         for one in stalled {
             if freed >= enough {

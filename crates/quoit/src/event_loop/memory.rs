@@ -107,6 +107,13 @@ impl Memory {
         }
     }
 
+    /// Keeps it from ever being freed.
+    pub(super) fn leak(&mut self) {
+        self.pool.leak();
+        self.chunks.leak();
+        std::mem::forget(Arc::clone(&self.remote));
+    }
+
     /// Leases a filled slot out for a connection: as it is while the connection has no more slots than its share, and from
     /// there on copied, as long as there is memory for that.
     #[inline(always)]
@@ -130,11 +137,17 @@ impl Memory {
             holdings.slots += 1;
             self.pool.lease(slot, length)
         };
-        if lease.number() >= self.holders.len() {
-            self.holders.resize(lease.number() + 1, None);
+        match self.holders.get_mut(lease.number()) {
+            Some(holder) => *holder = Some(connection),
+            None => self.add_holder(lease.number(), connection),
         }
-        self.holders[lease.number()] = Some(connection);
         lease
+    }
+
+    #[cold]
+    fn add_holder(&mut self, number: usize, connection: ConnectionId) {
+        self.holders.resize(number, None);
+        self.holders.push(Some(connection));
     }
 
     #[cold]
@@ -182,6 +195,11 @@ impl Memory {
     fn shared_slots(&self) -> u32 {
         let slots = self.pool.slots();
         slots - slots / 4
+    }
+
+    /// Whether there is nothing of the pool left to share, so that [a share](Self::share_of_slots) is none.
+    fn are_slots_shared_out(&self) -> bool {
+        self.pool.leased() >= self.shared_slots()
     }
 
     /// Slots of the pool that one connection may have.
@@ -277,12 +295,12 @@ impl Memory {
 
     /// Whether even the reserve is in use, so that a connection that holds nothing may find no memory.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.chunks.left() < self.chunks.budget() / RESERVE && self.share_of_slots() == 0
+        self.chunks.left() < self.chunks.budget() / RESERVE && self.are_slots_shared_out()
     }
 
     /// Whether so much is in use that somebody may have to be refused.
     pub(super) fn is_short(&self) -> bool {
-        self.chunks.left() < self.chunks.budget() / 2 || self.share_of_slots() == 0
+        self.chunks.left() < self.chunks.budget() / 2 || self.are_slots_shared_out()
     }
 }
 

@@ -106,8 +106,7 @@ impl TimerKey {
 pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     index: LoopIndex,
     config: Config,
-    /// Present until the loop is dropped.
-    memory: Option<Memory>,
+    memory: Memory,
     engine: E,
     engine_reason: String,
     system: K,
@@ -218,7 +217,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         memory.remote.show_counters(Arc::clone(&counters));
         Self {
             index,
-            memory: Some(Memory::new(memory.pool, memory.chunks, memory.remote)),
+            memory: Memory::new(memory.pool, memory.chunks, memory.remote),
             engine,
             engine_reason,
             system,
@@ -296,7 +295,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// The handle for other threads. Cheap to clone; outlives the loop.
     #[must_use]
     pub fn remote(&self) -> Remote {
-        Remote::new(Arc::clone(&self.memory().remote))
+        Remote::new(Arc::clone(&self.memory.remote))
     }
 
     /// The time at which the present turn's events were taken in.
@@ -349,12 +348,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.note_gauges();
-        self.memory().remote.counters()
+        self.memory.remote.counters()
     }
 
     /// Notes the figures that are kept elsewhere and go up and down.
     fn note_gauges(&self) {
-        let Memory { pool, chunks, .. } = self.memory();
+        let Memory { pool, chunks, .. } = &self.memory;
         self.counters.connections.set(self.connections.len().into());
         self.counters.pool_leased.set(pool.leased().into());
         self.counters.pool_low_water.set(pool.low_water().into());
@@ -362,19 +361,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.counters.leases_copied_now.set(pool.copied().into());
     }
 
-    fn memory(&self) -> &Memory {
-        self.memory.as_ref().expect("present until the loop is dropped")
-    }
-
-    fn memory_mut(&mut self) -> &mut Memory {
-        self.memory.as_mut().expect("present until the loop is dropped")
-    }
-
     /// Hands an operation to the engine, or keeps it for the first turn: a ring accepts nothing before it has
     /// an owner.
     fn submit(&mut self, operation: Operation) {
         if self.owner.is_some() {
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            let memory = &mut self.memory;
             self.engine.submit(operation, &mut memory.pool);
         } else {
             self.early.push(operation);
@@ -428,10 +419,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
 impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
     fn drop(&mut self) {
-        let Some(mut memory) = self.memory.take() else {
-            return;
-        };
-        memory.remote.close();
+        self.memory.remote.close();
         self.direct.end();
         let on_owner = self.owner.is_none_or(|owner| owner == ThreadNumber::current());
         let patience = if on_owner {
@@ -440,7 +428,10 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
             Duration::ZERO
         };
         let system = &self.system;
-        if !self.engine.quiesce(&mut memory.pool, patience, &|| system.now()) {
+        if !self
+            .engine
+            .quiesce(&mut self.memory.pool, patience, &|| system.now())
+        {
             // The kernel may still use this memory: it must never be freed. Descriptors are no memory: closed, or
             // their peers would wait for ever.
             let mut connections = std::mem::replace(&mut self.connections, Table::none());
@@ -449,7 +440,7 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
                 .for_each(|connection| drop(connection.descriptor.take()));
             let mut datagrams = std::mem::replace(&mut self.datagrams, Table::none());
             datagrams.values_mut().for_each(datagram::State::close_descriptor);
-            std::mem::forget(memory);
+            self.memory.leak();
             std::mem::forget(connections);
             std::mem::forget(datagrams);
             std::mem::forget(std::mem::take(&mut self.completions));

@@ -96,7 +96,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         // As a turn would, so that none is needed for what handlers did in the last one.
         self.prepare_wait();
         self.finish_draining();
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         if self.notified || !self.engine.park(trigger, &mut memory.pool) {
             return Ok(Some(Duration::ZERO));
         }
@@ -115,7 +115,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Takes the announcement of sleep back; a wake that came meanwhile is kept for the turn.
     pub(super) fn end_parking(&mut self) {
         if std::mem::take(&mut self.parked) {
-            self.notified |= self.memory().remote.end_sleep();
+            self.notified |= self.memory.remote.end_sleep();
         }
     }
 }

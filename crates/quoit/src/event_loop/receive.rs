@@ -55,13 +55,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             if connection.listed.starved {
                 return false;
             }
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            let memory = &mut self.memory;
             if !self.starved.is_empty() || self.engine.receivable(&memory.pool) == 0 {
                 self.wait_for_slot(ConnectionId::new(self.index, slot, generation));
                 return false;
             }
         }
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let memory = &self.memory;
         let receivable = if self.config.close_at_lease_limit {
             u32::MAX
         } else {
@@ -148,7 +148,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .connections
             .at(slot)
             .expect("a slot with an operation in flight is in use");
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         self.counters.received_bytes.add(u64::from(length));
         self.counters.received_pieces.add(1);
         match connection.phase {
@@ -190,7 +190,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(connection) = self.connections.get_mut(id.slot(), id.generation()) else {
             return;
         };
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let memory = &self.memory;
         let hard_limit = self.config.close_at_lease_limit;
         let short = !hard_limit && !memory.is_within_share(&connection.holdings);
         connection.capped = true;
@@ -217,6 +217,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Looks again at connections that had their share of the memory: it grows as others give theirs back.
+    #[inline(never)]
     pub(super) fn serve_short(&mut self) {
         for _ in 0..self.short.len().min(SHORT_PER_TURN) {
             let Some(id) = self.short.pop_front() else { return };
@@ -233,7 +234,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
         };
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let memory = &self.memory;
         let hard_limit = self.config.close_at_lease_limit;
         let few = connection.delivered() <= u32::from(self.config.leases_per_connection / 2) || hard_limit;
         if !connection.capped || !few {
@@ -273,7 +274,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
             if let Some(data) = connection.inbound.pop_front() {
                 connection.fresh -= 1;
-                let memory = self.memory.as_ref().expect("present until the loop is dropped");
+                let memory = &self.memory;
                 let at_cap = is_at_cap(&self.config, memory, connection);
                 self.deliver(id, data, at_cap);
             }
@@ -344,7 +345,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Takes returned leases in: frees their memory and lifts caps.
     pub(super) fn collect_leases(&mut self) {
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         if !memory.pool.has_returns() {
             return;
         }
@@ -385,11 +386,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// Arms receives that waited for slots: first come, first served, and no more than find one for certain. One
     /// that found none after all would be the last again, and might always be, behind others that never wait long.
+    #[inline(never)]
     pub(super) fn serve_starved(&mut self) {
-        if self.starved.is_empty() {
-            return;
-        }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let mut slots = self.engine.surely_receivable(&memory.pool);
         if self.engine.receivable(&memory.pool) > 0 {
             self.pressure_reported = false;
@@ -414,7 +413,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     fn report_pool_pressure(&mut self) {
-        let pool = &self.memory().pool;
+        let pool = &self.memory.pool;
         if !self.pressure_reported && pool.leased() == pool.slots() {
             self.pressure_reported = true;
             self.events.push_back(Event::Pressure { connection: None });

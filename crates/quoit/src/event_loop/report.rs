@@ -66,10 +66,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Ends the connections whose directions have both ended, of those whose handler now knows of the peer's end.
+    #[inline(never)]
     pub(super) fn end_reported(&mut self) {
-        if self.reported_ends.is_empty() {
-            return;
-        }
         let mut reported = std::mem::take(&mut self.reported_ends);
         for id in reported.drain(..) {
             let Ok(connection) = self.find(id) else {

@@ -54,7 +54,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if connection.loop_index() != self.index {
             return Err(Refusal::Stale);
         }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let state = self
             .connections
             .get_mut(connection.slot(), connection.generation())

@@ -28,7 +28,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             && end.is_none_or(|end| now < end)
             && timer.is_none_or(|timer| now < timer)
         {
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            let memory = &mut self.memory;
             self.engine
                 .wait(Some(Duration::ZERO), &mut memory.pool)
                 .map_err(TurnError::Engine)?;
@@ -41,7 +41,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// As a sleep would be ended also by another thread: one that wakes the loop, or returns a lease that is waited for.
     fn has_work_or_returns(&mut self) -> bool {
-        let memory = self.memory.as_ref().expect("present until the loop is dropped");
+        let memory = &self.memory;
         let leases = memory.pool.has_returns() && (!self.starved.is_empty() || self.capped > 0);
         self.has_work()
             || memory.remote.is_notified()

@@ -4,6 +4,8 @@ use crate::errno::Errno;
 use crate::id::Slot;
 use crate::reserved::with_room;
 
+// Aligned, so that a connection's begins where a cache line does.
+#[repr(align(64))]
 #[derive(Debug)]
 struct Entry<T> {
     /// Counts the uses of this slot; 0 before the first.

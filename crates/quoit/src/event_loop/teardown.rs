@@ -255,7 +255,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let (_, generation) = self.connections.at(slot).expect("looked up just now");
         let id = ConnectionId::new(self.index, slot, generation);
         let mut connection = self.connections.take(slot).expect("looked up just now");
-        connection.forget_chunks(&mut self.memory_mut().chunks);
+        connection.forget_chunks(&mut self.memory.chunks);
         if connection.listed.chunks {
             let connections = &self.connections;
             self.chunk_waiters
@@ -272,7 +272,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         });
         let reason = connection.reason.unwrap_or(CloseReason::Local);
         self.count_close(reason);
-        self.memory().remote.set_connections(self.connections.len());
+        self.memory.remote.set_connections(self.connections.len());
         self.events.push_back(Event::Closed {
             connection: id,
             token: connection.token,

@@ -89,7 +89,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             let lag = u64::try_from(started.since(earlier).as_nanos()).unwrap_or(u64::MAX);
             self.counters.loop_lag_max_ns.raise(lag);
         }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let waited = self.engine.wait(timeout, &mut memory.pool);
         let notified = memory.remote.end_sleep() | std::mem::take(&mut self.notified);
         self.now = self.system.now();
@@ -97,10 +97,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         waited.map_err(TurnError::Engine)?;
 
         self.reap();
-        if notified || !self.memory().remote.is_empty() {
+        // Whatever was posted was followed by a wake.
+        if notified {
             self.take_posts();
         }
-        self.expire_timers();
+        if self.timers.next_deadline().is_some_and(|next| next <= self.now) {
+            self.expire_timers();
+        }
         self.finish_draining();
         self.serve_chunk_waiters();
 
@@ -110,12 +113,19 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// What is done before every wait, here or in a poller outside: whatever handlers have left behind is taken in and
     /// goes to the engine.
     pub(super) fn prepare_wait(&mut self) {
-        self.end_reported();
+        // Nearly always there is nothing of most of it: what is called then is not inlined.
+        if !self.reported_ends.is_empty() {
+            self.end_reported();
+        }
         self.collect_leases();
-        self.serve_short();
-        self.serve_starved();
+        if !self.short.is_empty() {
+            self.serve_short();
+        }
+        if !self.starved.is_empty() {
+            self.serve_starved();
+        }
         // Memory is given back once it is not in use any more, and until then a connection may have to go.
-        if self.memory().chunks.is_large() || self.connections.len() > 0 && self.is_short() {
+        if self.memory.chunks.is_large() || self.connections.len() > 0 && self.is_short() {
             self.inspect_soon();
         }
         self.flush_dirty();
@@ -133,7 +143,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Some(owner) if owner == current => Ok(()),
             Some(_) => Err(TurnError::WrongThread),
             None => {
-                let memory = self.memory.as_mut().expect("present until the loop is dropped");
+                let memory = &mut self.memory;
                 let wake = memory.remote.wake_descriptor();
                 self.engine
                     .bind(wake, &mut memory.pool)
@@ -177,7 +187,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.datagrams.len() > 0 && self.wants_datagram_leases() {
             return Some(Duration::ZERO);
         }
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         memory.pool.want(wants_leases);
         let announce = if by_notifier {
             Inbox::prepare_park
@@ -196,7 +206,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Takes in what has completed, as long as there is something and the turn's share is not used up.
     fn reap(&mut self) {
         let limit = self.config.completions_per_turn as usize;
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         self.more_completions = self.engine.reap(&mut memory.pool, limit, &mut self.completions);
         if !self.more_completions {
             self.accepts_behind = 0;
@@ -205,25 +215,28 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             coalescing.note(self.completions.len());
         }
         let mut filled = 0;
-        for index in 0..self.completions.list.len() {
-            // What comes all the time is not moved.
-            match &mut self.completions.list[index] {
-                &mut Completion::Received {
+        let mut list = std::mem::take(&mut self.completions.list);
+        for completion in list.drain(..) {
+            // What comes all the time holds nothing, and is not looked at once more to be dropped.
+            match completion {
+                Completion::Received {
                     connection,
                     received: Received::Data { slot, length },
                     more: true,
-                } => self.on_data(connection, slot, length),
-                &mut Completion::DatagramsFilled { socket, count, more } => {
+                } => {
+                    std::mem::forget(completion);
+                    self.on_data(connection, slot, length);
+                }
+                Completion::DatagramsFilled { socket, count, more } => {
+                    std::mem::forget(completion);
                     let run = filled..filled + count as usize;
                     filled = run.end;
                     self.on_datagrams_filled(socket, run, more);
                 }
-                other => {
-                    let completion = std::mem::replace(other, Completion::Woken);
-                    self.on_other(completion);
-                }
+                _ => self.on_other(completion),
             }
         }
+        self.completions.list = list;
         for index in 0..self.completions.quiet.len() {
             let (connection, bytes) = self.completions.quiet[index];
             self.on_taken(connection, bytes as usize, false);
@@ -237,6 +250,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Takes in a completion of those that are not for each request.
+    #[inline(never)]
     fn on_other(&mut self, completion: Completion) {
         match completion {
             Completion::Received {
@@ -272,8 +286,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    #[inline(never)]
     fn take_posts(&mut self) {
-        let remote = std::sync::Arc::clone(&self.memory().remote);
+        let remote = std::sync::Arc::clone(&self.memory.remote);
         if remote.take_woken() {
             self.events.push_back(Event::Woken);
         }
@@ -286,13 +301,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
+    #[inline(never)]
     fn expire_timers(&mut self) {
-        let now = self.now;
-        if self.timers.next_deadline().is_none_or(|next| next > now) {
-            return;
-        }
         let mut due = std::mem::take(&mut self.due_timers);
-        self.timers.expire(now, TIMERS_PER_TURN, |key| due.push(key));
+        self.timers.expire(self.now, TIMERS_PER_TURN, |key| due.push(key));
         for key in due.drain(..) {
             self.counters.timers_fired.add(1);
             self.handlers_timers -= u32::from(key.is_handlers());
@@ -337,7 +349,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Draining::Overdue | Draining::Done => return,
         }
         self.set_drain_limit(end);
-        self.memory().remote.begin_to_drain();
+        self.memory.remote.begin_to_drain();
         let listeners: Vec<_> = self
             .listeners
             .slots()
@@ -360,9 +372,13 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     pub(super) fn finish_draining(&mut self) {
-        if matches!(self.draining, Draining::No | Draining::Done) {
-            return;
+        if !matches!(self.draining, Draining::No | Draining::Done) {
+            self.go_on_draining();
         }
+    }
+
+    #[inline(never)]
+    fn go_on_draining(&mut self) {
         if self.draining == Draining::Overdue {
             // In every turn: listeners that are being stopped may still have brought some.
             self.abort_all();
@@ -376,7 +392,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 self.notified = true;
                 return;
             }
-            if self.draining != Draining::Overdue && self.memory().remote.may_be_handed_more() {
+            if self.draining != Draining::Overdue && self.memory.remote.may_be_handed_more() {
                 // It is here by the next turn.
                 self.notified = true;
                 return;

@@ -32,9 +32,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// a stale id.
     #[must_use]
     pub fn is_full(&self, connection: ConnectionId) -> bool {
-        let mark = self
-            .memory()
-            .mark(self.queue_load, self.config.high_water as usize);
+        let mark = self.memory.mark(self.queue_load, self.config.high_water as usize);
         self.look_up(connection).is_some_and(|state| state.is_full(mark))
     }
 
@@ -69,7 +67,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some((state, _)) = self.connections.at(slot) else {
             return;
         };
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let high_water = self.config.high_water as usize;
         let queued = state.outbound.queued();
         if queued_before {
@@ -105,7 +103,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let Some(state) = self.connections.get_mut(id.slot(), id.generation()) else {
             return;
         };
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         state.forget_chunks(&mut memory.chunks);
         if !queue_is_empty {
             state.sending.wants_writable = true;
@@ -125,7 +123,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             && connection.outbound.queued() <= low_water
         {
             connection.sending.wants_writable = false;
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            let memory = &mut self.memory;
             connection.forget_chunks(&mut memory.chunks);
             if matches!(connection.phase, Phase::Open | Phase::Connecting) {
                 self.events.push_back(Event::Writable { connection: id });
@@ -145,7 +143,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     #[cold]
     fn serve_first_chunk_waiters(&mut self) {
         while let Some(id) = self.chunk_waiters.first() {
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            let memory = &mut self.memory;
             let connection = self.connections.get_mut(id.slot(), id.generation());
             let exists = connection.is_some();
             if let Some(connection) = connection {
@@ -182,7 +180,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             && reported_with <= self.events.taken()
         {
             self.promised.pop_front();
-            let memory = self.memory.as_mut().expect("present until the loop is dropped");
+            let memory = &mut self.memory;
             if let Some(connection) = self.connections.get_mut(id.slot(), id.generation())
                 && connection.promised_chunks() > 0
             {

@@ -126,6 +126,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn run_datagram(&mut self, key: Key, completions: &mut Completions) {
         let slot = key.slot();
         let socket = self.datagrams.get(slot);

@@ -107,6 +107,7 @@ impl EpollSys for Epoll {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, events: &mut [ReadyEvent], timeout: Option<Duration>) -> Result<usize, Errno> {
         let Some(timeout) = timeout else {
             return self.wait_milliseconds(events, -1);
@@ -150,6 +151,7 @@ impl EpollSys for Epoll {
         clippy::not_unsafe_ptr_arg_deref,
         reason = "as with all operations, the loop vouches for the memory (engine/mod.rs)"
     )]
+    #[inline]
     fn receive(&mut self, socket: RawFd, address: *mut u8, length: usize) -> Result<usize, Errno> {
         // By number, as the send below: the C library's wrappers are cancellation points, which costs a process
         // with several threads two atomic operations a call (`pthreads(7)`), and these calls never wait.
@@ -172,6 +174,7 @@ impl EpollSys for Epoll {
         clippy::not_unsafe_ptr_arg_deref,
         reason = "as with all operations, the loop vouches for the memory (engine/mod.rs)"
     )]
+    #[inline]
     fn send(&mut self, socket: RawFd, address: *const u8, length: usize) -> Result<usize, Errno> {
         // SAFETY: the caller vouches for `length` readable bytes; without an address the socket's peer is meant.
         let sent = unsafe {

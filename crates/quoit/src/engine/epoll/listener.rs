@@ -128,6 +128,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     }
 
     /// Accepts what is queued, up to the limit and to this turn's share.
+    #[inline(never)]
     pub(super) fn run_listener(&mut self, key: Key, completions: &mut Completions) {
         let slot = key.slot();
         let listener = self.listeners.get(slot);

@@ -367,7 +367,9 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
         self.left_out = at_hand && !self.left_out;
         self.last_wait_was_small = false;
         if !self.left_out {
-            self.unregister_idle_listeners();
+            if !self.idle_listeners.is_empty() {
+                self.unregister_idle_listeners();
+            }
             let timeout = if at_hand {
                 Some(Duration::ZERO)
             } else if !self.coalesces {
@@ -419,9 +421,7 @@ impl<P: EpollSys, K: SocketSys> Engine for EpollEngine<P, K> {
             };
             if key.is_connection() {
                 let before = completions.len();
-                let waited = self.connections.get(key.slot()).waited;
-                self.run_connection(key, pool, completions);
-                if waited {
+                if self.run_connection(key, pool, completions) {
                     // There are no more than slots. They come first, and as many in each turn as the limit has would keep
                     // those waiting that are behind them and have not waited for a slot yet.
                     uncounted += completions.len() - before;

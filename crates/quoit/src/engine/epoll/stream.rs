@@ -1,8 +1,9 @@
 //! Connecting, receiving and sending.
 
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use super::record::{Key, Outgoing};
+use super::record::{Connection, Key, Outgoing};
 use super::sys::EpollSys;
 use super::{EpollEngine, bits};
 use crate::address::SocketAddress;
@@ -53,31 +54,33 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         connection.read_on |= events & READ_ON != 0;
         connection.writable |= events & WRITABLE != 0;
         if connection.can_go_on() {
-            self.list_connection(key.slot());
+            list(connection, key, &mut self.runnable);
         }
     }
 
     fn list_connection(&mut self, slot: Slot) {
         let connection = self.connections.get(slot);
-        if !std::mem::replace(&mut connection.listed, true) {
-            let key = Key::connection(slot, connection.sequence);
-            if connection.waited {
-                self.runnable.push_front(key);
-            } else {
-                self.runnable.push_back(key);
-            }
-        }
+        let key = Key::connection(slot, connection.sequence);
+        list(connection, key, &mut self.runnable);
     }
 
     /// Lets the connection's operations go on as far as its hints say that they can.
     ///
     /// Receiving comes before sending: whichever finds a reset takes the error with it, and after a failed send
     /// the receive would take the lost rest of the stream for its end.
-    pub(super) fn run_connection(&mut self, key: Key, pool: &mut Pool, completions: &mut Completions) {
+    ///
+    /// Returns whether the receive had waited for a slot.
+    pub(super) fn run_connection(
+        &mut self,
+        key: Key,
+        pool: &mut Pool,
+        completions: &mut Completions,
+    ) -> bool {
         let slot = key.slot();
         let connection = self.connections.get(slot);
+        let waited = connection.waited;
         if connection.sequence != key.sequence() {
-            return;
+            return waited;
         }
         connection.listed = false;
         if connection.connecting && connection.writable {
@@ -90,12 +93,15 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             });
         }
         self.receive(slot, pool, completions);
-        if self.connections.get(slot).outgoing.is_something() {
+        let mut connection = self.connections.get(slot);
+        if connection.outgoing.is_something() {
             completions.list.extend(self.send(slot));
+            connection = self.connections.get(slot);
         }
-        if self.connections.get(slot).can_go_on() {
+        if connection.can_go_on() {
             self.list_connection(slot);
         }
+        waited
     }
 
     pub(super) fn submit_connect(&mut self, slot: Slot, descriptor: RawFd, address: &SocketAddress) {
@@ -157,33 +163,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     fn receive(&mut self, slot: Slot, pool: &mut Pool, completions: &mut Completions) {
         let connection = self.connections.get(slot);
         let mut share = self.settings.receives_per_turn.max(1);
+        if connection.discarding {
+            return self.receive_to_discard(slot, pool, completions);
+        }
         while connection.budget > 0 && connection.readable && share > 0 {
             share -= 1;
-            if connection.discarding {
-                let (address, length) = pool.discard();
-                self.counters.system_calls.add(1);
-                let result = self
-                    .kernel
-                    .receive(connection.descriptor, address, length as usize);
-                let received = match result {
-                    Ok(0) => Received::End,
-                    // A short read may be followed by more, or by the end: the next one tells.
-                    Ok(_) | Err(Errno::EINTR) => continue,
-                    Err(Errno::EAGAIN) => {
-                        connection.readable = false;
-                        connection.read_on = false;
-                        return;
-                    }
-                    Err(error) => Received::Error(error),
-                };
-                connection.budget = 0;
-                completions.push(Completion::Received {
-                    connection: slot,
-                    received,
-                    more: false,
-                });
-                return;
-            }
             let Some(buffer) = pool.take() else {
                 self.counters.receive_no_buffers.add(1);
                 connection.budget = 0;
@@ -232,6 +216,38 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                 connection: slot,
                 received,
                 more: connection.budget > 0,
+            });
+        }
+    }
+
+    /// As [`receive`](Self::receive), of what nobody wants.
+    #[cold]
+    fn receive_to_discard(&mut self, slot: Slot, pool: &mut Pool, completions: &mut Completions) {
+        let connection = self.connections.get(slot);
+        let mut share = self.settings.receives_per_turn.max(1);
+        while connection.budget > 0 && connection.readable && share > 0 {
+            share -= 1;
+            let (address, length) = pool.discard();
+            self.counters.system_calls.add(1);
+            let result = self
+                .kernel
+                .receive(connection.descriptor, address, length as usize);
+            let received = match result {
+                Ok(0) => Received::End,
+                // A short read may be followed by more, or by the end: the next one tells.
+                Ok(_) | Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => {
+                    connection.readable = false;
+                    connection.read_on = false;
+                    return;
+                }
+                Err(error) => Received::Error(error),
+            };
+            connection.budget = 0;
+            completions.push(Completion::Received {
+                connection: slot,
+                received,
+                more: false,
             });
         }
     }
@@ -297,6 +313,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
 
     /// Tries the outstanding send, if the socket is not known to be full. Returns how it ended; `None` if it
     /// goes on or there is none.
+    #[inline(never)]
     fn send(&mut self, slot: Slot) -> Option<Completion> {
         let connection = self.connections.get(slot);
         if !connection.writable {
@@ -327,6 +344,18 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             gather: std::mem::take(&mut connection.outgoing).into_gather(),
             held: false,
         })
+    }
+}
+
+/// Lists a connection, of which this is the key, among those that can go on.
+#[inline]
+fn list(connection: &mut Connection, key: Key, runnable: &mut VecDeque<Key>) {
+    if !std::mem::replace(&mut connection.listed, true) {
+        if connection.waited {
+            runnable.push_front(key);
+        } else {
+            runnable.push_back(key);
+        }
     }
 }
 

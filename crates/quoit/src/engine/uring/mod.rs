@@ -16,7 +16,7 @@ use self::restrictions::Restrictions;
 use self::setup::{During, Waits, setup_flags};
 use self::state::{Connection, Listener, Table};
 use self::submission::is_passing;
-use self::sys::{CompletionEntry, RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
+use self::sys::{RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
 use super::{
@@ -33,6 +33,7 @@ use crate::thread::ThreadNumber;
 
 mod buffer_ring;
 mod cancel;
+mod complete;
 mod connect;
 mod datagram;
 mod entry;
@@ -242,31 +243,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
     }
 
-    #[inline]
-    fn complete(&mut self, entry: &CompletionEntry, pool: &mut Pool, completions: &mut Completions) {
-        let data = UserData::from_bits(entry.user_data);
-        let (result, flags) = (entry.res, entry.flags);
-        let more = flags & abi::IORING_CQE_F_MORE != 0;
-        let tag = data.tag();
-        self.counters.completions.add(1);
-        if !more && self.is_counted(tag) {
-            self.counters.in_flight.subtract(1);
-        }
-        match tag {
-            Tag::Receive => self.received(data.slot(), result, flags, pool, completions),
-            Tag::Send => self.sent(data.slot(), data.detail(), result, flags, pool, completions),
-            Tag::Accept => self.accepted(data.slot(), result, flags, pool, completions),
-            Tag::Connect => self.connected(data.slot(), result, completions),
-            Tag::Wake => self.woken(result, more, pool, completions),
-            Tag::Cancel if data.target() == Tag::DatagramSend => self.datagram_cancelled(data, result, pool),
-            Tag::Cancel => self.cancelled(data, result, pool),
-            Tag::Marker => self.marker_completed(completions),
-            Tag::Close => debug_assert!(result <= 0, "a close returns no number"),
-            Tag::DatagramReceive => self.datagram_received(data.slot(), result, flags, pool, completions),
-            Tag::DatagramSend => self.datagram_sent(data.slot(), data.detail(), result, pool, completions),
-        }
-    }
-
     fn close(&mut self, handle: Handle, descriptor: OwnedFd, pool: &mut Pool) {
         let slot = match handle {
             Handle::Connection(slot) => {
@@ -462,12 +438,13 @@ impl<S: UringSys, K: SocketSys> Engine for UringEngine<S, K> {
             self.attempts_left = false;
             return Ok(());
         }
-        let result = if sleeps {
+        let (wait_for, left, flags) = if sleeps {
             let left = self.sleep_first(timeout);
-            self.enter(self.waits.completions(), left, self.waits.flags())
+            (self.waits.completions(), left, self.waits.flags())
         } else {
-            self.enter(0, None, 0)
+            (0, None, 0)
         };
+        let result = self.enter(wait_for, left, flags);
         self.attempts_left = !self.attempts.is_empty() && self.sys.unsubmitted() > 0;
         match result {
             Ok(_) => Ok(()),

@@ -129,6 +129,36 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         } else {
             None
         };
+        if let Some(slot) = buffer
+            && more
+            && result > 0
+            && self.connections.get(connection).receive.stage == ReceiveStage::Selecting
+        {
+            let length = result as u32;
+            completions.push(Completion::Received {
+                connection,
+                received: Received::Data { slot, length },
+                more,
+            });
+            if self.receive_mode == ReceiveMode::Multishot {
+                self.spend_budget(connection, length, pool);
+            }
+            return;
+        }
+        self.received_otherwise(connection, result, more, buffer, pool, completions);
+    }
+
+    /// As [`received`](Self::received), of anything else than bytes of a multishot receive that goes on.
+    #[inline(never)]
+    fn received_otherwise(
+        &mut self,
+        connection: Slot,
+        result: i32,
+        more: bool,
+        buffer: Option<PoolSlot>,
+        pool: &mut Pool,
+        completions: &mut Completions,
+    ) {
         let state = self.connections.get(connection);
         let buffer = match state.receive.stage {
             ReceiveStage::Selecting => buffer,
@@ -174,9 +204,6 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             received,
             more,
         });
-        if more && self.receive_mode == ReceiveMode::Multishot {
-            self.spend_budget(connection, result as u32, pool);
-        }
     }
 
     fn outcome_without_data(&mut self, result: i32) -> Received {

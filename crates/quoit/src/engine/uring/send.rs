@@ -97,12 +97,14 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     /// All that completed before the marker has been taken.
+    #[cold]
     pub(super) fn marker_completed(&mut self, completions: &mut Completions) {
         if let Some(number) = self.marker.take() {
             self.resolve_attempts_before(number, completions);
         }
     }
 
+    #[inline(always)]
     fn resolve_attempts_before(&mut self, end: u64, completions: &mut Completions) {
         let mut resolved = 0;
         while let Some(&(number, connection)) = self.attempts.get(resolved)

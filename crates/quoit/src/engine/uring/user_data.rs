@@ -82,6 +82,12 @@ impl UserData {
         TAGS[(self.0 >> TAG_SHIFT) as u8 as usize]
     }
 
+    /// Whether it is of this kind.
+    #[inline]
+    pub(super) const fn is(self, tag: Tag) -> bool {
+        (self.0 >> TAG_SHIFT) as u8 == tag as u8
+    }
+
     #[inline]
     pub(super) const fn slot(self) -> Slot {
         Slot::new(self.0 as u32 & ((1 << TAG_SHIFT) - 1))

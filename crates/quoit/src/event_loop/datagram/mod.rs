@@ -188,7 +188,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         } else {
             JOINED
         };
-        let wake = self.memory().remote.wake_handle();
+        let wake = self.memory.remote.wake_handle();
         let mut queue = Queue::new(options.high_water, options.low_water, options.queued_sends)
             .map_err(failed(DatagramStep::Buffers))?;
         let size = (head + payload).next_multiple_of(64);
@@ -407,7 +407,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         drop(state.file.take());
         let descriptor = state.descriptor.take().expect("present until closed");
         // Not kept for the first turn: the engine takes no ring for this, and the slot may be used again at once.
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let close = Operation::Close {
             handle: Handle::Datagram(slot),
             descriptor,

@@ -100,7 +100,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.owner.is_some(),
             "a turn sends, or a loop that parks after one"
         );
-        let memory = self.memory.as_mut().expect("present until the loop is dropped");
+        let memory = &mut self.memory;
         let sent = self.engine.send_datagrams(slot, batch, manner, &mut memory.pool);
         if let Some(batch) = sent {
             self.on_datagrams_sent(slot, batch);
