@@ -94,7 +94,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let notified = memory.remote.end_sleep() | std::mem::take(&mut self.notified);
         self.now = self.system.now();
         self.waited_until = Some(self.now);
-        waited.map_err(TurnError::Engine)?;
+        if let Err(error) = waited {
+            // Whoever turns it once more finds what was posted.
+            self.notified = notified;
+            return Err(TurnError::Engine(error));
+        }
 
         self.reap();
         // Whatever was posted was followed by a wake.

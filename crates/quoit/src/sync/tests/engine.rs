@@ -1,6 +1,5 @@
 //! An engine whose kernel is a number of bytes that have arrived, and whose wait is the double of an eventfd.
 
-use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +43,7 @@ pub(super) struct Scripted {
     wake: Option<RawFd>,
     notifier: RawFd,
     armed: Option<Slot>,
-    completions: VecDeque<Completion>,
+    completions: Vec<Completion>,
     counters: Arc<LiveCounters>,
 }
 
@@ -57,14 +56,14 @@ impl Scripted {
             wake: None,
             notifier,
             armed: None,
-            completions: VecDeque::new(),
+            completions: Vec::new(),
             counters: Arc::default(),
         }
     }
 
     fn complete(&mut self, connection: Slot, received: Received) {
         self.armed = None;
-        self.completions.push_back(Completion::Received {
+        self.completions.push(Completion::Received {
             connection,
             received,
             more: false,
