@@ -47,7 +47,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	@$(STAGE) "whether loom's tests build" $(MAKE) --no-print-directory loom LOOM="check --profile test"
+	@$(STAGE) "whether loom's tests build" $(MAKE) --no-print-directory loom LOOM=--no-run
 	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 	@as_user=; \
@@ -415,11 +415,10 @@ deny: toolchain ## Check licences, advisories and doubled versions of all depend
 		echo "make: cargo-deny was not found; run: cargo install cargo-deny --locked" >&2; exit 1; }
 	$(CARGO) deny --locked check
 
-# Or `check --profile test`, which builds nothing.
-LOOM = test
+# LOOM=--no-run builds it, and no more.
 loom: toolchain ## Try every order in which threads can meet in the core and in quoit-async, with loom; minutes of building
-	RUSTFLAGS="--cfg loom" $(CARGO) $(LOOM) --package quoit --lib --target-dir target/loom $(if $(filter check,$(LOOM)),,sync::)
-	RUSTFLAGS="--cfg quoit_loom" $(CARGO) $(LOOM) --package quoit-async --lib --target-dir target/loom $(if $(filter check,$(LOOM)),,mailbox::)
+	RUSTFLAGS="--cfg loom" $(CARGO) test $(LOOM) --package quoit --lib --target-dir target/loom sync::
+	RUSTFLAGS="--cfg quoit_loom" $(CARGO) test $(LOOM) --package quoit-async --lib --target-dir target/loom mailbox::
 
 # What meets no system call: the rest of their tests say so, or stand in modules that are not listed. Miri is slow, so that a few
 # random cases have to do, and those that take many steps each are left out.

@@ -9,33 +9,24 @@ import (
 	"testing"
 
 	quoit "github.com/quoit-io/quoit/go"
+	"github.com/quoit-io/quoit/go/internal/siege"
 )
 
-// pattern is what streams repeat: random bytes, as many as no size here is a multiple of.
-var pattern = func() []byte {
-	random := rand.New(rand.NewPCG(1, 2))
-	all := make([]byte, 65537)
-	for index := range all {
-		all[index] = byte(random.Uint32())
-	}
-	return all
-}()
-
-// patterned is the bytes of a stream from an offset on: who reads it sees if one is missing, doubled or overtaken.
-func patterned(offset, length int) []byte {
-	var all []byte
-	for len(all) < length {
-		rest := pattern[(offset+len(all))%len(pattern):]
-		all = append(all, rest[:min(len(rest), length-len(all))]...)
-	}
-	return all
-}
-
-// large is the size of a piece that a socket with this for its buffer does not take at once.
 const (
 	writeBuffer = 64 << 10
-	large       = 200_000
+	large       = 200_000 // more than a socket with that buffer takes at once
 )
+
+// stream is the bytes of a connection: who reads it sees if one is missing, doubled or overtaken.
+type stream struct{ *siege.Body }
+
+func newStream() stream { return stream{siege.NewBody(1 << 40)} }
+
+func (s stream) next(length int) ([]byte, error) {
+	next := make([]byte, length)
+	_, err := io.ReadFull(s, next)
+	return next, err
+}
 
 // pieces is in what sizes the response to a request is written: mostly a little at once, and now and then more than a socket takes.
 func pieces(request byte) []int {
@@ -52,7 +43,7 @@ func pieces(request byte) []int {
 
 // respondInPieces writes what each request asks for, until there is none; then it ends its direction behind that.
 func respondInPieces(conn net.Conn) error {
-	request, written := make([]byte, 1), 0
+	request, written := make([]byte, 1), newStream()
 	for {
 		if _, err := conn.Read(request); err == io.EOF {
 			return conn.(interface{ CloseWrite() error }).CloseWrite()
@@ -60,24 +51,31 @@ func respondInPieces(conn net.Conn) error {
 			return err
 		}
 		for _, size := range pieces(request[0]) {
-			n, err := conn.Write(patterned(written, size))
-			if written += n; err != nil {
+			piece, err := written.next(size)
+			if err != nil {
+				return err
+			}
+			if n, err := conn.Write(piece); err != nil {
 				return fmt.Errorf("after %d of %d bytes: %w", n, size, err)
 			}
 		}
 	}
 }
 
-// askInTurn sends requests one by one, each when the response to the one before is there, until it is enough, and then a few at once. It
-// returns what is not as it should be.
+// askInTurn sends requests one by one, each when the response to the one before is there, until it is enough, and then a
+// hundred at once. It returns what is not as it should be.
 func askInTurn(conn *net.TCPConn, enough func(requests int) bool) error {
-	read := 0
+	read, written := 0, newStream()
 	check := func(length int) error {
 		got := make([]byte, length)
 		if n, err := io.ReadFull(conn, got); err != nil {
 			return fmt.Errorf("behind byte %d: %w", read+n, err)
 		}
-		if !bytes.Equal(got, patterned(read, length)) {
+		expected, err := written.next(length)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, expected) {
 			return fmt.Errorf("the bytes from %d to %d are not what was written", read, read+length)
 		}
 		read += length

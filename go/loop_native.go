@@ -399,10 +399,7 @@ func (l *nativeLoop) advanceTurn() error {
 
 // mustYield is whether goroutines that were made ready are to run before the loop waits.
 func (l *nativeLoop) mustYield(now time.Time) bool {
-	if l.readers == 0 || l.woken {
-		return l.woken
-	}
-	return l.waiter.poller != nil || l.yielding.yields(now, l.readers)
+	return l.woken || l.readers > 0 && (l.waiter.poller != nil || l.yielding.yields(now, l.readers))
 }
 
 // report reports what the turn has brought, and follows up its sends.

@@ -303,7 +303,8 @@ func (n *netConn) Write(p []byte) (int, error) {
 	}
 }
 
-// tryWrite sends what can leave at once, and queues as much of the rest as there is room for. Where that is not all, the writable channel tells of more.
+// tryWrite sends what can leave at once, and queues as much of the rest as there is room for. Where that is not all, the
+// writable channel tells of more.
 func (n *netConn) tryWrite(p []byte) (int, error) {
 	n.mu.Lock()
 	closed, expired, failure, lost := n.closed, n.writeLimit.expired(), n.failure, n.lost

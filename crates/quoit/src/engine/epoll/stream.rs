@@ -99,7 +99,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             connection = self.connections.get(slot);
         }
         if connection.can_go_on() {
-            self.list_connection(slot);
+            list(connection, key, &mut self.runnable);
         }
         waited
     }
