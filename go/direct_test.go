@@ -135,7 +135,7 @@ func serveAsked(t *testing.T, listener net.Listener, enough func(requests int) b
 	}
 	for range 2 * clients {
 		if err := receive(t, results); err != nil {
-			t.Error(err)
+			t.Fatal(err) // the others would wait for what does not come
 		}
 	}
 }
