@@ -2,9 +2,10 @@
 //!
 //! It exists to be measured against. One thread, one ring (SINGLE_ISSUER, DEFER_TASKRUN, its descriptor
 //! registered), multishot accept and receive with a provided-buffer ring, and one `io_uring_enter` per turn
-//! that submits at most one send per connection, carrying all that the turn produced for it. There are no
-//! limits, timeouts, counters or abstractions, so the distance between this server and the product is
-//! what the product's features cost.
+//! that submits at most one send per connection, carrying all that the turn produced for it. A send is
+//! attempted while it is submitted and completes only if that fails, so that a wait ends with what peers
+//! have sent and nothing else. There are no limits, timeouts, counters or abstractions, so the distance
+//! between this server and the product is what the product's features cost.
 //!
 //! The HTTP side answers complete requests without a body and keeps every connection open; that is what
 //! the load generators send. Partial heads and short writes are handled, because a floor that is wrong
@@ -20,7 +21,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::types::{BufRingEntry, Fd, SubmitArgs};
+use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 use rpc::{Pattern, Streams};
 
@@ -36,8 +37,6 @@ const BUFFER_BYTES: usize = 4096;
 const BUFFER_GROUP: u16 = 0;
 /// Bytes of messages produced for one send.
 const PRODUCE_BYTES: usize = 128 * 1024;
-/// How long a wait may insist on more than one completion, in microseconds.
-const MINIMUM_WAIT_MICROSECONDS: u32 = 50;
 
 /// What the server answers with.
 #[derive(Clone, Copy)]
@@ -63,6 +62,9 @@ struct Connection {
     /// Bytes of `sending` that the kernel has taken.
     sent: usize,
     send_in_flight: bool,
+    /// A send waits for room and completes: after an attempt that failed, and always in RPC, where more is
+    /// produced when one has left.
+    waits: bool,
     receive_armed: bool,
     /// Close as soon as nothing is in flight and all output has left.
     closing: bool,
@@ -129,7 +131,6 @@ fn run(service: Service, address: &str) -> std::io::Result<()> {
         .setup_no_sqarray()
         .setup_cqsize(COMPLETIONS)
         .build(SUBMISSIONS)?;
-    let has_minimum_wait = ring.params().is_feature_min_timeout();
     let (mut submitter, submissions, mut completions) = ring.split();
     submitter.register_ring_fd()?;
     let buffers = ProvidedBuffers::register(&submitter)?;
@@ -145,29 +146,23 @@ fn run(service: Service, address: &str) -> std::io::Result<()> {
         buffers,
         connections: Vec::new(),
         touched: Vec::new(),
-        sends: 0,
+        attempts: Vec::new(),
         response: Response::new(),
         pattern: Pattern::new(),
     };
     server.arm_accept()?;
-    // Loopback sends complete while they are submitted, so that waiting for one completion would return
-    // with nothing but those and cost a second enter. Waiting for one more than the sends does not; should
-    // a send block, the minimum wait (kernel 6.12) hands over whatever there is.
-    // RPC fills sockets: its sends do block, and the minimum wait would set their pace.
-    let wait = SubmitArgs::new().min_wait_usec(MINIMUM_WAIT_MICROSECONDS);
     loop {
         server.submissions.sync();
-        let entered = if has_minimum_wait && server.sends > 0 && !matches!(service, Service::Rpc) {
-            server.submitter.submit_with_args(server.sends + 1, &wait)
-        } else {
-            server.submitter.submit_and_wait(1)
-        };
-        server.sends = 0;
+        let entered = server.submitter.submit_and_wait(1);
         match entered {
             Ok(_) => {}
             // EBUSY: completions overflowed and have to be reaped first.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
             Err(error) => return Err(error),
+        }
+        server.submissions.sync();
+        if server.submissions.is_empty() {
+            server.end_attempts();
         }
         server.response.refresh();
         completions.sync();
@@ -193,13 +188,30 @@ struct Server<'ring> {
     connections: Vec<Option<Box<Connection>>>,
     /// Connections to look at when all completions of the turn have been handled.
     touched: Vec<RawFd>,
-    /// Sends pushed since the last enter.
-    sends: usize,
+    /// Connections whose sends were pushed as attempts since the last enter.
+    attempts: Vec<RawFd>,
     response: Response,
     pattern: Pattern,
 }
 
 impl Server<'_> {
+    /// The kernel has tried all attempts. Those that failed have completions, which are handled next and say
+    /// how far they came; the others have left.
+    fn end_attempts(&mut self) {
+        for descriptor in self.attempts.drain(..) {
+            if let Some(connection) = &mut self.connections[descriptor as usize]
+                && !connection.waits
+            {
+                connection.send_in_flight = false;
+                connection.sent = connection.sending.len();
+                if connection.closing && !connection.touched {
+                    connection.touched = true;
+                    self.touched.push(descriptor);
+                }
+            }
+        }
+    }
+
     fn complete(&mut self, completion: &cqueue::Entry) -> std::io::Result<()> {
         let descriptor = completion.user_data() as u32 as RawFd;
         let more = cqueue::more(completion.flags());
@@ -248,7 +260,13 @@ impl Server<'_> {
             }
         } else {
             connection.send_in_flight = false;
-            if completion.result() < 0 {
+            let attempted = !std::mem::replace(&mut connection.waits, true);
+            if attempted {
+                connection.sent = 0;
+            }
+            if attempted && completion.result() == -libc::EAGAIN {
+                // It is sent again below.
+            } else if completion.result() < 0 {
                 connection.closing = true;
                 connection.queued.clear();
                 connection.sending.clear();
@@ -273,6 +291,7 @@ impl Server<'_> {
         }
         self.connections[index] = Some(Box::new(Connection {
             receive_armed: true,
+            waits: matches!(self.service, Service::Rpc),
             streams: matches!(self.service, Service::Rpc).then(Box::default),
             ..Connection::default()
         }));
@@ -291,6 +310,7 @@ impl Server<'_> {
                 if connection.sent == connection.sending.len() {
                     connection.sending.clear();
                     connection.sent = 0;
+                    connection.waits = connection.streams.is_some();
                     if let Some(streams) = &mut connection.streams
                         && !connection.closing
                     {
@@ -301,10 +321,17 @@ impl Server<'_> {
                 let rest = &connection.sending[connection.sent..];
                 if !rest.is_empty() {
                     connection.send_in_flight = true;
-                    self.sends += 1;
+                    let (how, told) = if connection.waits {
+                        (0, squeue::Flags::empty())
+                    } else {
+                        self.attempts.push(descriptor);
+                        // Whatever is less than all of it fails, and so has a completion.
+                        (libc::MSG_DONTWAIT, squeue::Flags::SKIP_SUCCESS)
+                    };
                     let send = opcode::Send::new(Fd(descriptor), rest.as_ptr(), rest.len() as u32)
-                        .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                        .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | how)
                         .build()
+                        .flags(told)
                         .user_data(SEND << 32 | descriptor as u64);
                     self.push(&send)?;
                     continue;
