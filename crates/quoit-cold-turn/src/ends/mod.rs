@@ -8,6 +8,8 @@ mod quoit_loop;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -20,6 +22,8 @@ use crate::subject::Server;
 
 /// Connections that every server's backlog has room for.
 const BACKLOG: u32 = 100;
+/// How long a round may take. The longest takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the peers end their connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
@@ -104,6 +108,7 @@ pub(crate) fn measure(server: Server, end: End, connections: u32, rounds: u32) -
 
 /// The processor time and the turns from when all peers have ended until all connections are closed.
 fn round(server: Server, end: End, connections: u32) -> Result<(Duration, u32), String> {
+    let _patience = limit(format!("{server}, {connections} connections, {end}"));
     let mut served = new_server(server, connections)?;
     let mut peers = Peers::new(served.address(), end)?;
     let mut left = connections;
@@ -122,6 +127,19 @@ fn round(server: Server, end: End, connections: u32) -> Result<(Duration, u32), 
         turns += 1;
     }
     Ok((processor_time() - before, turns))
+}
+
+/// Ends the process with an error if what it returns is not dropped in time: a server that loses the end of a connection
+/// waits for it for ever.
+fn limit(round: String) -> Sender<()> {
+    let (kept, dropped) = mpsc::channel();
+    thread::spawn(move || {
+        if dropped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("quoit-cold-turn: {round}: not all are closed after {PATIENCE:?}");
+            std::process::exit(1);
+        }
+    });
+    kept
 }
 
 /// Of all threads of this process, and of the kernel's that work for it.

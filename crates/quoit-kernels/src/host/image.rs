@@ -106,13 +106,7 @@ impl Image {
         for library in libraries(files.values())? {
             files.entry(library.clone()).or_insert_with(|| library.into());
         }
-        if let Some(shell) = ["/usr/bin/busybox", "/bin/busybox"]
-            .iter()
-            .map(Path::new)
-            .find(|path| path.exists())
-        {
-            files.insert("/bin/sh".to_owned(), shell.to_owned());
-        }
+        files.insert("/bin/sh".to_owned(), shell()?);
         // Where the tests look for them: in the checkout.
         for file in files_below(&root.join("fuzz/corpus")) {
             files.insert(file.to_string_lossy().into_owned(), file);
@@ -200,6 +194,17 @@ fn environment(engines: &[String]) -> BTreeMap<String, String> {
     variables
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into()
+}
+
+/// What is `/bin/sh` in the machines. Tests start it, so that without it they would fail.
+fn shell() -> Result<PathBuf, String> {
+    ["/usr/bin/busybox", "/bin/busybox"]
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists())
+        .ok_or_else(|| {
+            "busybox is neither in /usr/bin nor in /bin (Debian: apt install busybox-static)".to_owned()
+        })
 }
 
 fn file_name(path: &Path) -> String {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 pub(crate) use quoit_host::programs::output;
 
 /// What is started, and the package of Debian's that has it.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 9] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("setpriv", "util-linux"),
     ("curl", "curl"),
@@ -16,6 +16,7 @@ const TOOLS: [(&str, &str); 8] = [
     ("tar", "tar"),
     ("ldd", "libc-bin"),
     ("strip", "binutils"),
+    ("busybox", "busybox-static"),
 ];
 
 /// Names the programs that are missing, all at once.
