@@ -1,4 +1,4 @@
-//! Sending on a connection from threads that are not its loop's.
+//! Sending on a connection or a datagram socket from threads that are not its loop's.
 //!
 //! A loop that sleeps would have to be woken to send, and would fall asleep again behind it: that costs more than the send. So a
 //! thread may send by itself while the loop sleeps. The loop keeps the socket: it is closed when no thread is in the midst of a
@@ -9,11 +9,14 @@ use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use crate::address::Address;
 use crate::command::RawPieces;
+use crate::datagram::destination;
 use crate::engine::{header_of, piece};
 use crate::errno::Errno;
 use crate::remote::Inbox;
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sys::DatagramFamily;
 
 /// A thread is in the midst of a send.
 const USED: u32 = 1;
@@ -25,13 +28,13 @@ const TAKEN_BACK: u32 = 4;
 /// `sendmsg(2)` as in [`SocketSys::send_now`](crate::sys::SocketSys::send_now), for any thread.
 pub(crate) type SendCall = fn(RawFd, &libc::msghdr) -> Result<usize, Errno>;
 
-/// What a connection shares with the threads that send on it.
+/// What a connection or a datagram socket shares with the threads that send on it.
 pub(crate) struct LentSocket {
     inbox: Arc<Inbox>,
     descriptor: RawFd,
     call: SendCall,
-    /// From so many bytes on a send is the loop's, which makes it without a copy.
-    zero_copy_threshold: usize,
+    /// From so many bytes on a send is the loop's.
+    limit: usize,
     state: AtomicU32,
     /// All that the loop was given has left, and it will be given more.
     idle: AtomicBool,
@@ -40,21 +43,16 @@ pub(crate) struct LentSocket {
 }
 
 impl LentSocket {
-    pub(crate) fn new(
-        inbox: Arc<Inbox>,
-        descriptor: RawFd,
-        call: SendCall,
-        zero_copy_threshold: Option<u32>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(inbox: Arc<Inbox>, descriptor: RawFd, call: SendCall, limit: Option<u32>) -> Self {
+        Self {
             inbox,
             descriptor,
             call,
-            zero_copy_threshold: zero_copy_threshold.map_or(usize::MAX, |least| least as usize),
+            limit: limit.map_or(usize::MAX, |limit| limit as usize),
             state: AtomicU32::new(0),
             idle: AtomicBool::new(false),
             error: AtomicU32::new(0),
-        })
+        }
     }
 
     /// The loop says whether all has left that it was given.
@@ -99,12 +97,20 @@ impl LentSocket {
         self.inbox.is_asleep() && self.idle.load(Ordering::Acquire)
     }
 
-    /// Keeps the socket open until this is dropped; `None` if it is being closed, or another thread sends.
+    /// Keeps the socket open until this is dropped; `None` if it is being closed, another thread sends, or one has failed to.
     fn begin(&self) -> Option<Use<'_>> {
         self.state
             .compare_exchange(0, USED, Ordering::AcqRel, Ordering::Relaxed)
-            .ok()
-            .map(|_| Use(self))
+            .ok()?;
+        let used = Use(self);
+        // Now that it stays so.
+        (self.error.load(Ordering::Acquire) == 0).then_some(used)
+    }
+
+    /// Keeps for the loop what the kernel has told this thread instead.
+    fn keep_error(&self, errno: Errno) {
+        debug_assert_ne!(errno, Errno::EBADF, "the socket is open while it is used");
+        self.error.store(errno.code() as u32, Ordering::Release);
     }
 }
 
@@ -171,23 +177,17 @@ impl DirectSender {
         }
         let pieces = &pieces[..pieces.len().min(RawPieces::MOST)];
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if length == 0 || length >= socket.zero_copy_threshold {
+        if length == 0 || length >= socket.limit {
             return 0;
         }
         let Some(used) = socket.begin() else { return 0 };
-        // Once more, now that it stays so: a send of another thread may have failed.
-        if socket.error.load(Ordering::Acquire) != 0 {
-            return 0;
-        }
-        let result = send(socket, pieces);
-        let taken = match result {
+        let taken = match send(socket, pieces) {
             Ok(taken) => taken,
             // The loop finds that out by itself, or has better luck.
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM | Errno::ENOBUFS) => 0,
             // The kernel tells an error once.
             Err(errno) => {
-                debug_assert_ne!(errno, Errno::EBADF, "the socket is open while it is used");
-                socket.error.store(errno.code() as u32, Ordering::Release);
+                socket.keep_error(errno);
                 0
             }
         };
@@ -218,5 +218,100 @@ fn send(socket: &LentSocket, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
 impl fmt::Debug for DirectSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DirectSender({})", self.0.descriptor)
+    }
+}
+
+/// What a datagram socket shares with the threads that send on it.
+#[derive(Debug)]
+pub(crate) struct LentDatagramSocket {
+    pub(crate) socket: LentSocket,
+    family: DatagramFamily,
+    /// Whether an error that the network has answered an earlier datagram with is told in place of a send, and nowhere else.
+    answers_once: bool,
+    sent: AtomicU64,
+    sent_bytes: AtomicU64,
+}
+
+impl LentDatagramSocket {
+    pub(crate) fn new(socket: LentSocket, family: DatagramFamily, answers_once: bool) -> Arc<Self> {
+        Arc::new(Self {
+            socket,
+            family,
+            answers_once,
+            sent: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// The datagrams that left so, and their bytes.
+    pub(crate) fn sent(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.sent), read(&self.sent_bytes))
+    }
+}
+
+/// Sends datagrams from any thread while the loop of their socket sleeps. Made by
+/// [`Loop::direct_datagram_sender`](crate::Loop::direct_datagram_sender).
+///
+/// It is what [`DirectSender`] is for connections: whatever it does not send is to be given to the loop, which tells what becomes
+/// of it as ever, and who wants the order of datagrams kept does not call it while anything is on its way to the loop.
+#[derive(Clone)]
+pub struct DirectDatagramSender(Arc<LentDatagramSocket>);
+
+impl DirectDatagramSender {
+    pub(crate) fn new(socket: Arc<LentDatagramSocket>) -> Self {
+        Self(socket)
+    }
+
+    /// Sends one datagram to an address, or without one to the peer that the socket is connected to, and returns whether it has
+    /// left. It never waits.
+    ///
+    /// Returns false, and nothing was sent, while the loop is awake; while it has something queued for this socket; while another
+    /// thread sends on it; if the kernel takes it not at once, or refuses it; and once the socket is being closed.
+    #[must_use = "what was not sent is to be given to the loop"]
+    pub fn try_send(&self, to: Option<&Address>, bytes: &[u8]) -> bool {
+        let Self(lent) = self;
+        let socket = &lent.socket;
+        if !socket.is_next() {
+            return false;
+        }
+        let to = match to.map(|to| destination(lent.family, to)).transpose() {
+            Ok(to) => to,
+            // The loop says why.
+            Err(_) => return false,
+        };
+        let Some(used) = socket.begin() else {
+            return false;
+        };
+        let mut pieces = [piece(bytes.as_ptr(), bytes.len())];
+        let mut header = header_of(&mut pieces);
+        if let Some(to) = &to {
+            let (address, length) = to.as_raw();
+            header.msg_name = address.cast_mut().cast();
+            header.msg_namelen = length;
+        }
+        let result = (socket.call)(socket.descriptor, &header);
+        socket.inbox.count_direct_datagram();
+        let has_left = match result {
+            Ok(_) => true,
+            Err(errno) if lent.answers_once && errno == Errno::ECONNREFUSED => {
+                socket.keep_error(errno);
+                false
+            }
+            // The loop finds that out by itself, or has better luck.
+            Err(_) => false,
+        };
+        if has_left {
+            lent.sent.fetch_add(1, Ordering::Relaxed);
+            lent.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        drop(used);
+        has_left
+    }
+}
+
+impl fmt::Debug for DirectDatagramSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DirectDatagramSender({})", self.0.socket.descriptor)
     }
 }

@@ -109,7 +109,7 @@ pub use datagram::{
     Datagram, DatagramCounters, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketError,
     Datagrams, Ecn, Gro, MulticastGroup, Steering, Unreachable,
 };
-pub use direct::DirectSender;
+pub use direct::{DirectDatagramSender, DirectSender};
 pub use engine::EngineKind;
 pub use engine::uring::{Capabilities, Missing, Telling};
 pub use errno::Errno;

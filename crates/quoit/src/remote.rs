@@ -106,6 +106,11 @@ impl Inbox {
         }
     }
 
+    /// Another thread than the loop's has made a call to send a datagram. What it has sent counts with its socket.
+    pub(crate) fn count_direct_datagram(&self) {
+        self.direct.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn wake_writes(&self) -> u64 {
         self.wake.writes()
     }

@@ -4,11 +4,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use super::Loop;
-use crate::direct::{DirectSender, LentSocket};
+use crate::direct::{DirectDatagramSender, DirectSender, LentDatagramSocket, LentSocket};
 use crate::engine::{Engine, EngineKind};
 use crate::errno::Errno;
 use crate::event::Refusal;
-use crate::id::{ConnectionId, Slot};
+use crate::id::{ConnectionId, DatagramSocketId, Slot};
 use crate::remote::Inbox;
 use crate::sys::SocketSys;
 
@@ -30,6 +30,8 @@ pub(super) struct DirectSends {
     sockets: Vec<Option<Arc<LentSocket>>>,
     /// Connections that end, perhaps once a send has ended that is under way.
     ending: Vec<Slot>,
+    /// Datagram sockets that end once a send has ended that is under way.
+    ending_datagrams: Vec<Slot>,
     /// The average of sends that would leave together, where a wake may be worth it.
     together: Option<u32>,
     /// Direct sends when that was worked out last.
@@ -41,6 +43,7 @@ impl DirectSends {
         Self {
             sockets: Vec::new(),
             ending: Vec::new(),
+            ending_datagrams: Vec::new(),
             together: (engine == EngineKind::Uring).then_some(0),
             seen: 0,
         }
@@ -83,6 +86,11 @@ impl DirectSends {
                 .is_some_and(|socket| socket.is_used())
         };
         self.ending.extract_if(.., |slot| !is_used(*slot)).collect()
+    }
+
+    /// A datagram socket's end has to wait for a send that is under way, which wakes the loop when it is over.
+    pub(super) fn end_later(&mut self, slot: Slot) {
+        self.ending_datagrams.push(slot);
     }
 
     /// Whether a closed connection is the loop's alone again, which it is for good then.
@@ -146,17 +154,41 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             sockets.resize_with(slot.index() + 1, || None);
         }
         let lent = sockets[slot.index()].get_or_insert_with(|| {
-            let lent = LentSocket::new(inbox, descriptor, call, threshold);
+            let lent = Arc::new(LentSocket::new(inbox, descriptor, call, threshold));
             lent.set_idle(is_idle);
             lent
         });
         Ok(DirectSender::new(Arc::clone(lent)))
     }
 
-    /// Ends the connections that waited for another thread's send to end, which has woken the loop.
+    /// Lets other threads send on a datagram socket while this loop sleeps, instead of waking it for that. All that ask for one
+    /// socket share what they send by, some 100 bytes, until it has ended and the last of them is dropped.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] of a socket that is being closed.
+    pub fn direct_datagram_sender(
+        &mut self,
+        socket: DatagramSocketId,
+    ) -> Result<DirectDatagramSender, Refusal> {
+        let inbox = Arc::clone(&self.memory.remote);
+        let call = self.system.send_now_from_any_thread();
+        let lent = self
+            .find_datagram(socket)?
+            .lend(|descriptor, family, answers_once| {
+                let socket = LentSocket::new(inbox, descriptor, call, None);
+                LentDatagramSocket::new(socket, family, answers_once)
+            })?;
+        Ok(DirectDatagramSender::new(lent))
+    }
+
+    /// Ends the connections and the datagram sockets that waited for another thread's send to end, which has woken the loop.
     pub(super) fn finish_after_direct_sends(&mut self) {
         for slot in self.direct.take_ended() {
             self.finish_if_quiet(slot);
+        }
+        // One whose send is still under way is listed again.
+        for slot in std::mem::take(&mut self.direct.ending_datagrams) {
+            self.finish_datagram_if_quiet(slot);
         }
     }
 }

@@ -421,6 +421,11 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
     fn drop(&mut self) {
         self.memory.remote.close();
         self.direct.end();
+        for socket in self.datagrams.values_mut() {
+            while !socket.take_back() {
+                crate::sync::yield_now();
+            }
+        }
         let on_owner = self.owner.is_none_or(|owner| owner == ThreadNumber::current());
         let patience = if on_owner {
             Duration::from_secs(5)

@@ -2,7 +2,8 @@
 //! `entries` keeps each and `copies` the bytes, `segmentation` what is known of routes that take no segments.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Loop, TimerKey};
@@ -12,6 +13,7 @@ use crate::datagram::{
     CONTROL_OFFSET, DatagramCounters, DatagramOptions, DatagramSocket, DatagramSocketError, DatagramStep,
     Datagrams, Gro, Meta, MulticastGroup, is_v6, space,
 };
+use crate::direct::LentDatagramSocket;
 use crate::engine::{DatagramBatch, Engine, Handle, Kind, Operation};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
@@ -97,6 +99,8 @@ pub(super) struct State {
     spare: Option<Box<DatagramBatch>>,
     dirty: bool,
     wants_writable: bool,
+    /// What other threads send by.
+    lent: Option<Arc<LentDatagramSocket>>,
 
     counters: DatagramCounters,
     /// The kernel's count of drops when it was last seen.
@@ -111,6 +115,44 @@ impl State {
 
     fn is_quiet(&self) -> bool {
         !self.receiving && !self.sending
+    }
+
+    /// What other threads send by, made at the first time.
+    pub(super) fn lend(
+        &mut self,
+        make: impl FnOnce(RawFd, DatagramFamily, bool) -> Arc<LentDatagramSocket>,
+    ) -> Result<Arc<LentDatagramSocket>, Refusal> {
+        if self.phase != Phase::Open {
+            return Err(Refusal::Closing);
+        }
+        if self.lent.is_none() {
+            let descriptor = self.descriptor.as_ref().expect("present until closed");
+            let answers_once = self.connected && !self.queues_errors && self.family != DatagramFamily::Unix;
+            let lent = make(descriptor.as_raw_fd(), self.family, answers_once);
+            lent.socket.set_idle(self.queue.is_empty());
+            self.lent = Some(lent);
+        }
+        Ok(Arc::clone(self.lent.as_ref().expect("just made")))
+    }
+
+    /// Says whether all has left that the loop was given, so that others may send.
+    fn set_idle(&self, idle: bool) {
+        if let Some(lent) = &self.lent {
+            lent.socket.set_idle(idle);
+        }
+    }
+
+    /// What the network has answered another thread's datagrams with.
+    fn take_answer(&self) -> Option<Errno> {
+        self.lent.as_ref()?.socket.take_error()
+    }
+
+    /// No other thread sends from here on. Returns whether none does any more.
+    pub(super) fn take_back(&self) -> bool {
+        self.lent.as_ref().is_none_or(|lent| {
+            lent.socket.close();
+            lent.socket.take_back()
+        })
     }
 
     /// For a loop whose memory the kernel may still use: descriptors are no memory.
@@ -231,6 +273,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             spare: Some(Box::default()),
             dirty: false,
             wants_writable: false,
+            lent: None,
             counters: DatagramCounters::default(),
             drops_seen,
         };
@@ -277,7 +320,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.look_up_datagram(socket)?;
         self.look_at_drops(socket.slot());
         let state = self.look_up_datagram(socket)?;
+        let (sent, sent_bytes) = state.lent.as_ref().map_or((0, 0), |lent| lent.sent());
         Some(DatagramCounters {
+            sent: state.counters.sent + sent,
+            sent_bytes: state.counters.sent_bytes + sent_bytes,
+            sends: state.counters.sends + sent,
             slots: state.pool.slots().into(),
             slots_leased: state.pool.leased().into(),
             slots_low_water: state.pool.low_water().into(),
@@ -336,6 +383,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Err(Refusal::Closing);
         }
         state.phase = Phase::Draining;
+        state.set_idle(false);
         state.held_back.clear();
         let retry = state.retry.take();
         let empty = state.queue.is_empty();
@@ -372,6 +420,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         state.phase = Phase::Ending;
+        state.set_idle(false);
         state.error = error;
         state.held_back.clear();
         let sending = state.sending;
@@ -385,12 +434,16 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.finish_datagram_if_quiet(slot);
     }
 
-    /// The last step, once the kernel is done with everything of an ending socket.
-    fn finish_datagram_if_quiet(&mut self, slot: Slot) {
+    /// The last step, once the kernel and other threads are done with everything of an ending socket.
+    pub(super) fn finish_datagram_if_quiet(&mut self, slot: Slot) {
         let Some((state, generation)) = self.datagrams.at(slot) else {
             return;
         };
         if state.phase != Phase::Ending || !state.is_quiet() {
+            return;
+        }
+        if !state.take_back() {
+            self.direct.end_later(slot);
             return;
         }
         let id = DatagramSocketId::new(self.index, slot, generation);

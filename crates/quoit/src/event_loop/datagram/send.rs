@@ -52,6 +52,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return Err(Refusal::Full);
         }
         state.wants_writable |= state.queue.is_full();
+        state.set_idle(false);
         if !std::mem::replace(&mut state.dirty, true) {
             self.dirty_datagrams.push(socket.slot());
         }
@@ -76,12 +77,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Sends what is queued for a socket that was listed for it, if nothing is in flight.
     #[inline]
     pub(super) fn flush_datagrams(&mut self, slot: Slot) {
-        let Some((state, _)) = self.datagrams.at(slot) else {
+        let Some((state, generation)) = self.datagrams.at(slot) else {
             return;
         };
         state.dirty = false;
         if state.sending || state.phase == Phase::Ending || state.queue.is_empty() {
             return;
+        }
+        // Another thread was told in place of its send what the network has answered an earlier datagram with.
+        if let Some(errno) = state.take_answer() {
+            state.counters.send_errors += 1;
+            self.events.push_back(Event::DatagramError {
+                socket: DatagramSocketId::new(self.index, slot, generation),
+                error: DatagramError::Network(errno),
+            });
         }
         let mut batch = state.spare.take().expect("the only batch is not in flight");
         let addressed = state.queue.fill(self.now, &mut batch);
@@ -152,6 +161,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             self.events.push_back(Event::DatagramWritable { socket: id });
         }
         let (empty, phase) = (state.queue.is_empty(), state.phase);
+        state.set_idle(empty && phase == Phase::Open);
         if !empty {
             if !std::mem::replace(&mut state.dirty, true) {
                 self.dirty_datagrams.push(slot);
