@@ -32,7 +32,7 @@ extern "C" {
 
 /* The version of this ABI. A library of the same major and of this or a later minor version can be used. */
 #define QUOIT_ABI_MAJOR 1
-#define QUOIT_ABI_MINOR 14
+#define QUOIT_ABI_MINOR 15
 #define QUOIT_ABI_VERSION ((uint32_t)QUOIT_ABI_MAJOR << 16 | (uint32_t)QUOIT_ABI_MINOR)
 
 /* For fields of 32 bits that may be left unset. */
@@ -45,6 +45,7 @@ typedef struct quoit_socket quoit_socket;
 typedef struct quoit_capabilities quoit_capabilities;
 typedef struct quoit_datagram_socket quoit_datagram_socket;
 typedef struct quoit_direct_sender quoit_direct_sender;
+typedef struct quoit_direct_datagram_sender quoit_direct_datagram_sender;
 
 /* Engines: quoit_config.engine, quoit_engine. */
 enum {
@@ -784,6 +785,19 @@ int quoit_loop_direct_sender(quoit_loop *loop, uint64_t connection, const quoit_
 int64_t quoit_direct_sender_try_send(const quoit_direct_sender *sender, const struct iovec *pieces, size_t count);
 /* Null is fine. No call on it may be under way, or follow. Any thread, also after the loop was destroyed. */
 void quoit_direct_sender_release(const quoit_direct_sender *sender);
+
+/* The same for datagrams. Since ABI 1.15. */
+
+/* What sends on a datagram socket from any thread, to be released. On the loop's thread. -ENOENT; -EPIPE if the socket is
+ * being closed. */
+int quoit_loop_direct_datagram_sender(quoit_loop *loop, uint64_t socket, const quoit_direct_datagram_sender **out);
+/* Sends one datagram to a struct sockaddr, or with to_length 0 to whom the socket is connected, if the loop sleeps and has
+ * nothing queued for the socket. Never waits, and keeps nothing. 1: it has left; 0: the loop is to be given it, also where
+ * it cannot be sent. Any thread, also after the loop was destroyed. */
+int quoit_direct_datagram_sender_try_send(const quoit_direct_datagram_sender *sender, const void *to, size_t to_length,
+                                          const void *data, size_t length);
+/* Null is fine. No call on it may be under way, or follow. Any thread, also after the loop was destroyed. */
+void quoit_direct_datagram_sender_release(const quoit_direct_datagram_sender *sender);
 
 #ifdef __cplusplus
 }

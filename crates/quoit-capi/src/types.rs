@@ -46,7 +46,7 @@ macro_rules! constants {
 
 constants! {
     QUOIT_ABI_MAJOR: u32 = 1;
-    QUOIT_ABI_MINOR: u32 = 14;
+    QUOIT_ABI_MINOR: u32 = 15;
 
     QUOIT_UNSET: u32 = u32::MAX;
 

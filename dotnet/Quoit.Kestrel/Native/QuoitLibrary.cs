@@ -11,7 +11,7 @@ internal static unsafe class QuoitLibrary
     public const string Variable = "QUOIT_LIBRARY";
 
     /// <summary><c>QUOIT_ABI_VERSION</c> of the header that the structures were written for.</summary>
-    public const uint AbiVersion = (1u << 16) | 14;
+    public const uint AbiVersion = (1u << 16) | 15;
 
     private const string FileName = "libquoit.so";
 

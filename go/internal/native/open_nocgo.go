@@ -16,7 +16,7 @@ const Static = false
 // What there is of the C headers' that calls need, beside types.go.
 const (
 	textSize     = 512 // room for the text of a failed call, with its NUL
-	abiVersion   = 1<<16 | 14
+	abiVersion   = 1<<16 | 15
 	figureGauge  = 1
 	acceptSpread = 3
 	now          = 2 // RTLD_NOW of dlopen(3), which is RTLD_LOCAL by itself

@@ -106,6 +106,21 @@ unsafe fn sends<'a>(
     sends
 }
 
+/// To whom a datagram goes: `Some(None)` without a length, `None` for what is no address.
+///
+/// # Safety
+/// As many bytes are there, unless the pointer is null.
+pub(crate) unsafe fn peer(sockaddr: *const u8, length: usize) -> Option<Option<Address>> {
+    if length == 0 {
+        return Some(None);
+    }
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { memory::bytes(sockaddr, length, "to") }.ok()?;
+    Address::try_from(&SocketAddress::from_bytes(bytes))
+        .ok()
+        .map(Some)
+}
+
 /// The core's send for one of C's, and for the lease that it named, if it named one.
 ///
 /// # Safety
@@ -122,15 +137,8 @@ unsafe fn send<'a>(
     {
         return Err(invalid);
     }
-    let to = match given.to_length {
-        0 => None,
-        length => {
-            // SAFETY: promised by the caller.
-            let bytes = unsafe { memory::bytes(given.to.cast(), length as usize, "to") };
-            let raw = SocketAddress::from_bytes(bytes.map_err(|_| invalid)?);
-            Some(Address::try_from(&raw).map_err(|_| invalid)?)
-        }
-    };
+    // SAFETY: promised by the caller.
+    let to = unsafe { peer(given.to.cast(), given.to_length as usize) }.ok_or(invalid)?;
     let source = match given.source_length {
         0 => None,
         length => Some(ip_address(&given.source, length.into()).ok_or(invalid)?),

@@ -11,6 +11,7 @@ use crate::types::{
 mod datagrams;
 mod streams;
 
+pub(crate) use datagrams::peer;
 pub(crate) use streams::{slices, take_descriptor};
 
 /// The core's command for one of C's, which takes what that hands over; one that makes no sense becomes a refusal.

@@ -38,6 +38,7 @@ struct shared {
     long calls;
     /* To be used and released by whoever takes it. */
     _Atomic(const quoit_direct_sender *) sender;
+    _Atomic(const quoit_direct_datagram_sender *) datagram_sender;
     atomic_int turned;
     atomic_int done;
 };
@@ -393,7 +394,7 @@ static void random_question(struct shared *shared, struct random_state *state)
     size_t room = below(&state->random, sizeof text + 1);
     quoit_counters counters;
     memset(&counters, 0, sizeof counters);
-    switch (below(&state->random, 21)) {
+    switch (below(&state->random, 22)) {
     case 12: sound("quoit_datagram_address", quoit_datagram_address(shared->loop, id, text, room)); break;
     case 13: sound("quoit_datagram_fd", quoit_datagram_fd(shared->loop, id)); break;
     case 14: {
@@ -452,6 +453,12 @@ static void random_question(struct shared *shared, struct random_state *state)
             quoit_direct_sender_release(atomic_exchange(&shared->sender, sender));
         break;
     }
+    case 21: {
+        const quoit_direct_datagram_sender *sender;
+        if (sound("quoit_loop_direct_datagram_sender", quoit_loop_direct_datagram_sender(shared->loop, id, &sender)) == 0)
+            quoit_direct_datagram_sender_release(atomic_exchange(&shared->datagram_sender, sender));
+        break;
+    }
     case 6: sound("quoit_next_deadline", (long)quoit_next_deadline(shared->loop)); break;
     case 7: sound("quoit_fd", quoit_fd(shared->loop)); break;
     case 8: must("a turn of no loop", quoit_turn(NULL, NULL, 0, NULL, 0, 0), -EINVAL); break;
@@ -496,7 +503,7 @@ static void *interfere(void *argument)
         size_t count = below(&state->random, 5), index;
         long code;
         memset(commands, 0, sizeof commands);
-        switch (below(&state->random, 7)) {
+        switch (below(&state->random, 8)) {
         case 0:
             must("a turn on another thread", quoit_turn(shared->loop, NULL, 0, &event, 1, 0), -EPERM);
             break;
@@ -527,6 +534,23 @@ static void *interfere(void *argument)
                 sound("quoit_direct_sender_try_send",
                       (long)quoit_direct_sender_try_send(sender, pieces, below(&state->random, 3)));
             quoit_direct_sender_release(sender);
+            break;
+        }
+        case 6: {
+            const quoit_direct_datagram_sender *sender = atomic_exchange(&shared->datagram_sender, NULL);
+            const char bytes[64] = {0};
+            struct sockaddr_in to;
+            memset(&to, 0, sizeof to);
+            to.sin_family = AF_INET;
+            to.sin_port = (in_port_t)next(&state->random);
+            to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            if (sender != NULL)
+                sound("quoit_direct_datagram_sender_try_send",
+                      quoit_direct_datagram_sender_try_send(sender, &to,
+                                                            below(&state->random, 2) ? sizeof to
+                                                                                     : below(&state->random, sizeof to),
+                                                            bytes, below(&state->random, sizeof bytes + 1)));
+            quoit_direct_datagram_sender_release(sender);
             break;
         }
         default:
@@ -625,6 +649,7 @@ int main(int argc, char **argv)
         quoit_remote_return_leases(shared.remote, &state.leases.values[index], 1);
     quoit_remote_release(shared.remote);
     quoit_direct_sender_release(atomic_load(&shared.sender));
+    quoit_direct_datagram_sender_release(atomic_load(&shared.datagram_sender));
     for (index = 0; index < KEPT && index < state.peers.count; index++)
         close((int)state.peers.values[index]);
     return 0;

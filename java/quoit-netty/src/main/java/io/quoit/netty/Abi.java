@@ -6,7 +6,7 @@ package io.quoit.netty;
  */
 final class Abi {
     /** The ABI that this package was written for: major and minor version. */
-    static final int VERSION = 1 << 16 | 14;
+    static final int VERSION = 1 << 16 | 15;
 
     static final int UNSET = 0xFFFF_FFFF;
 
