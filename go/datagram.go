@@ -156,6 +156,9 @@ type datagramBackend interface {
 	// onSocket runs f with the options of the socket, and waits for it. It returns an error if the socket has gone.
 	onSocket(f func(socket packetSocket) error) error
 	here() bool
+	// wakesReader, readerRuns and wokeSomebody are those of a home.
+	wakesReader()
+	readerRuns()
 	wokeSomebody()
 	// returnLease gives the memory of a buffer back, which was kept by the sink. Any goroutine.
 	returnLease(lease uint64)
@@ -177,8 +180,8 @@ type datagramSink interface {
 	closed(s *DatagramSocket, err error)
 }
 
-// leaseKeeper is a datagramSink that keeps the memory of what it receives, and gives it back by returnLease: before its
-// closed returns, all of it.
+// leaseKeeper is a datagramSink that keeps the memory of what it receives, for goroutines that read, and gives it back by
+// returnLease: before its closed returns, all of it.
 type leaseKeeper interface{ keepsLeases() }
 
 // received is a buffer with datagrams of one peer.

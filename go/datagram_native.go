@@ -39,6 +39,8 @@ type nativeSocket struct {
 	closing bool       // the library was told
 
 	mu      sync.Mutex
+	direct  *native.DirectDatagramSender // nil for one whose users are on the loop, and once it has gone
+	name    [128]byte                    // of the peer of the send under way
 	sends   []nativeSend
 	bytes   *block // of sends: peers and payloads
 	total   int    // bytes of payloads here, and in the library
@@ -96,6 +98,9 @@ func (l *nativeLoop) openDatagram(
 			return
 		}
 		s.id = id
+		if _, keeps := to.(leaseKeeper); keeps {
+			s.direct, _ = l.library.DirectDatagramSender(id) // it is open
+		}
 		if l.datagrams.sockets == nil {
 			l.datagrams.sockets = make(map[native.ID]*nativeSocket)
 		}
@@ -388,10 +393,12 @@ func (s *nativeSocket) send(message *Message, to peer) error {
 		s.refused = true
 		return ErrFull
 	}
-	var address [128]byte
 	var name []byte // none is to whom it is connected
 	if to != (peer{}) {
-		name = appendSockaddr(address[:0], to)
+		name = appendSockaddr(s.name[:0], to)
+	}
+	if s.sendNow(name, message) {
+		return nil
 	}
 	need := len(name) + length
 	b, err := s.bytes, error(nil)
@@ -558,6 +565,8 @@ func (s *nativeSocket) close() error {
 }
 
 func (s *nativeSocket) here() bool    { return s.loop.here() }
+func (s *nativeSocket) wakesReader()  { s.loop.wakesReader() }
+func (s *nativeSocket) readerRuns()   { s.loop.readerRuns() }
 func (s *nativeSocket) wokeSomebody() { s.loop.wokeSomebody() }
 
 // whileOpen runs f on the loop, and waits for it; errClosed if the socket has gone.
@@ -616,6 +625,10 @@ func (s *nativeSocket) bury() {
 		s.loop.pool.put(s.bytes)
 	}
 	s.sends, s.bytes, s.total, s.flying = nil, nil, 0, 0
+	if s.direct != nil {
+		s.direct.Release()
+		s.direct = nil
+	}
 	returns := s.returns
 	s.returns = nil
 	s.mu.Unlock()

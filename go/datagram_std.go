@@ -302,5 +302,7 @@ func (s *stdSocket) onSocket(f func(socket packetSocket) error) error {
 }
 
 func (s *stdSocket) here() bool         { return false } // who sends may wait
+func (s *stdSocket) wakesReader()       {}
+func (s *stdSocket) readerRuns()        {}
 func (s *stdSocket) wokeSomebody()      {}
 func (s *stdSocket) returnLease(uint64) {} // its memory is read into again

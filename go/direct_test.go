@@ -22,8 +22,18 @@ type stream struct{ *siege.Body }
 
 func newStream() stream { return stream{siege.NewBody(1 << 40)} }
 
+// next returns bytes that lie in front of a pointer if they are few, as those of a buffer in a structure do: cgo's rules are about
+// what is passed, and not about what is beside it.
 func (s stream) next(length int) ([]byte, error) {
-	next := make([]byte, length)
+	structure := &struct {
+		bytes  [512]byte
+		beside *stream
+	}{beside: &s}
+	next := structure.bytes[:]
+	if length > len(next) {
+		next = make([]byte, length)
+	}
+	next = next[:length]
 	_, err := io.ReadFull(s, next)
 	return next, err
 }

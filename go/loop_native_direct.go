@@ -29,3 +29,14 @@ func (l *nativeLoop) letSendDirectly(c *Conn) {
 		c.direct = sender
 	}
 }
+
+// sendNow sends a datagram at once, if the loop sleeps and nothing is before it. The lock is held. name is the peer's, or none.
+func (s *nativeSocket) sendNow(name []byte, message *Message) bool {
+	if s.direct == nil || !s.loop.asleep.Load() || s.flies || len(s.sends) > 0 {
+		return false
+	}
+	if message.SegmentSize != 0 || message.ECN != 0 || message.Source.IsValid() {
+		return false
+	}
+	return s.direct.TrySend(name, message.Bytes)
+}

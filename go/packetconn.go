@@ -35,6 +35,8 @@ type PacketConn struct {
 	mu      sync.Mutex
 	queue   []received // from head on
 	head    int
+	waits   bool  // a reader waits
+	called  bool  // a reader that waited was made ready, and has not run yet
 	closed  bool  // by this end
 	lost    bool  // with the loop, or the descriptor
 	failure error // why
@@ -129,9 +131,14 @@ func (k packetSink) received(s *DatagramSocket, batch []received) {
 		p.queue, p.head = p.queue[:left], 0
 	}
 	p.queue = append(p.queue, batch...)
+	wake := p.waits
+	p.waits = false
+	p.called = p.called || wake
 	p.mu.Unlock()
-	signal(p.readable)
-	s.below.wokeSomebody()
+	if wake {
+		s.below.wakesReader()
+		signal(p.readable)
+	}
 }
 
 func (k packetSink) writable(s *DatagramSocket) {
@@ -227,6 +234,9 @@ func (p *PacketConn) read(b []byte) (int, Datagram, error) {
 			return n, from, err
 		}
 		if p.socket.below.here() {
+			p.mu.Lock()
+			p.waits = false
+			p.mu.Unlock()
 			return 0, Datagram{}, p.opError("read", ErrOnLoop)
 		}
 		<-p.readable
@@ -237,6 +247,11 @@ func (p *PacketConn) read(b []byte) (int, Datagram, error) {
 func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.waits = false
+	if p.called {
+		p.called = false
+		p.socket.below.readerRuns()
+	}
 	switch {
 	case p.closed:
 		return 0, from, false, errClosed
@@ -252,6 +267,7 @@ func (p *PacketConn) tryRead(b []byte) (n int, from Datagram, wait bool, err err
 	case p.lost:
 		return 0, from, false, errClosed
 	default:
+		p.waits = true
 		return 0, from, true, nil
 	}
 	first := &p.queue[p.head]

@@ -15,6 +15,8 @@ package native
 #cgo nocallback shim_remote_wake
 #cgo noescape shim_direct_send
 #cgo nocallback shim_direct_send
+#cgo noescape shim_direct_datagram_send
+#cgo nocallback shim_direct_datagram_send
 #cgo noescape shim_remote_counters
 #cgo nocallback shim_remote_counters
 #include "shim.h"
@@ -231,12 +233,38 @@ func (l *Loop) DirectSender(connection ID) (*DirectSender, bool) {
 
 // TrySend is quoit_direct_sender_try_send.
 func (s *DirectSender) TrySend(p []byte) int {
-	return max(0, int(C.shim_direct_send(s.handle, unsafe.Pointer(unsafe.SliceData(p)), C.size_t(len(p)))))
+	// As a slice, of which cgo looks at no more than its bytes: a pointer stands for all that was allocated with them, of which
+	// other fields of a structure may be pointers.
+	return max(0, int(C.shim_direct_send(s.handle, unsafe.Pointer(unsafe.SliceData(p[:])), C.size_t(len(p)))))
 }
 
 // Release is quoit_direct_sender_release.
 func (s *DirectSender) Release() {
 	C.shim_direct_sender_release(s.handle)
+	s.handle = nil
+}
+
+// DirectDatagramSender is quoit_direct_datagram_sender; any goroutine, one at a time.
+type DirectDatagramSender struct {
+	handle *C.quoit_direct_datagram_sender
+}
+
+// DirectDatagramSender is quoit_loop_direct_datagram_sender; false for a socket that is being closed.
+func (l *Loop) DirectDatagramSender(socket ID) (*DirectDatagramSender, bool) {
+	sender := new(DirectDatagramSender)
+	return sender, C.shim_direct_datagram_sender(l.handle, C.uint64_t(socket), &sender.handle) == 0
+}
+
+// TrySend is quoit_direct_datagram_sender_try_send. to is a struct sockaddr, or empty.
+func (s *DirectDatagramSender) TrySend(to, p []byte) bool {
+	// As slices, as in the other.
+	return C.shim_direct_datagram_send(s.handle, unsafe.Pointer(unsafe.SliceData(to[:])), C.size_t(len(to)),
+		unsafe.Pointer(unsafe.SliceData(p[:])), C.size_t(len(p))) == 1
+}
+
+// Release is quoit_direct_datagram_sender_release.
+func (s *DirectDatagramSender) Release() {
+	C.shim_direct_datagram_sender_release(s.handle)
 	s.handle = nil
 }
 

@@ -328,6 +328,35 @@ func (s *DirectSender) Release() {
 	s.handle = 0
 }
 
+// DirectDatagramSender is quoit_direct_datagram_sender; any goroutine, one at a time.
+type DirectDatagramSender struct {
+	handle    uintptr
+	to, bytes unsafe.Pointer // of the call under way
+	arguments [5]uintptr     // of that call
+}
+
+// DirectDatagramSender is quoit_loop_direct_datagram_sender; false for a socket that is being closed.
+func (l *Loop) DirectDatagramSender(socket ID) (*DirectDatagramSender, bool) {
+	code := int(int32(l.ask(symbols.loopDirectDatagramSender, uintptr(socket), uintptr(unsafe.Pointer(&l.sender)))))
+	return &DirectDatagramSender{handle: l.sender}, code == 0
+}
+
+// TrySend is quoit_direct_datagram_sender_try_send. to is a struct sockaddr, or empty.
+func (s *DirectDatagramSender) TrySend(to, p []byte) bool {
+	// As for a DirectSender.
+	s.to, s.bytes = unsafe.Pointer(unsafe.SliceData(to)), unsafe.Pointer(unsafe.SliceData(p))
+	s.arguments = [...]uintptr{s.handle, uintptr(s.to), uintptr(len(to)), uintptr(s.bytes), uintptr(len(p))}
+	sent, _, _ := nocgo.Registered.Call(symbols.directDatagramSenderTrySend, s.arguments[:]...)
+	s.to, s.bytes = nil, nil
+	return int32(sent) == 1
+}
+
+// Release is quoit_direct_datagram_sender_release.
+func (s *DirectDatagramSender) Release() {
+	call(symbols.directDatagramSenderRelease, s.handle)
+	s.handle = 0
+}
+
 // Remote is quoit_loop_remote.
 func (l *Loop) Remote() (*Remote, error) {
 	remote := new(Remote)

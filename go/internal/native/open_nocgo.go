@@ -58,7 +58,8 @@ var symbols struct {
 	socketAddress, socketClose, loopCreate, loopDestroy, turn, fd, nextDeadline, engine, engineReason, listen, localAddress, peerAddress,
 	connectionFD, loopRemote, remoteRelease, remoteWake, remoteCounters, datagramOptionsDefault, datagramSocketBind,
 	datagramSocketAddress, datagramSocketClose, openDatagram, datagramCountersRead, takenByPeer, queued, datagramFD,
-	loopDirectSender, directSenderTrySend, directSenderRelease uintptr
+	loopDirectSender, directSenderTrySend, directSenderRelease, loopDirectDatagramSender, directDatagramSenderTrySend,
+	directDatagramSenderRelease uintptr
 }
 
 var calls = []struct {
@@ -109,6 +110,9 @@ var calls = []struct {
 	{"loop_direct_sender", &symbols.loopDirectSender},
 	{"direct_sender_try_send", &symbols.directSenderTrySend},
 	{"direct_sender_release", &symbols.directSenderRelease},
+	{"loop_direct_datagram_sender", &symbols.loopDirectDatagramSender},
+	{"direct_datagram_sender_try_send", &symbols.directDatagramSenderTrySend},
+	{"direct_datagram_sender_release", &symbols.directDatagramSenderRelease},
 }
 
 // callable says why nothing can be called.

@@ -14,6 +14,7 @@
     X(loop_create) X(loop_destroy) X(turn) X(fd) X(next_deadline) X(engine) X(engine_reason) X(listen)                \
     X(local_address) X(peer_address) X(connection_fd) X(loop_remote) X(remote_release) X(remote_wake)                 \
     X(remote_counters) X(loop_direct_sender) X(direct_sender_try_send) X(direct_sender_release)                       \
+    X(loop_direct_datagram_sender) X(direct_datagram_sender_try_send) X(direct_datagram_sender_release)               \
     X(datagram_options_default) X(datagram_socket_bind) X(datagram_socket_address) X(datagram_socket_close)           \
     X(open_datagram) X(datagram_counters_read) X(taken_by_peer) X(queued) X(datagram_fd)
 
@@ -270,6 +271,22 @@ int64_t shim_direct_send(const quoit_direct_sender *sender, const void *bytes, s
 void shim_direct_sender_release(const quoit_direct_sender *sender)
 {
     CALL(direct_sender_release)(sender);
+}
+
+int shim_direct_datagram_sender(quoit_loop *loop, uint64_t socket, const quoit_direct_datagram_sender **out)
+{
+    return CALL(loop_direct_datagram_sender)(loop, socket, out);
+}
+
+int shim_direct_datagram_send(const quoit_direct_datagram_sender *sender, const void *to, size_t to_length,
+                              const void *bytes, size_t length)
+{
+    return CALL(direct_datagram_sender_try_send)(sender, to, to_length, bytes, length);
+}
+
+void shim_direct_datagram_sender_release(const quoit_direct_datagram_sender *sender)
+{
+    CALL(direct_datagram_sender_release)(sender);
 }
 
 int shim_loop_remote(quoit_loop *loop, const quoit_remote **out, char *text)

@@ -55,6 +55,10 @@ void shim_addresses(quoit_loop *loop, uint64_t connection, char *local, char *pe
 int shim_direct_sender(quoit_loop *loop, uint64_t connection, const quoit_direct_sender **out);
 int64_t shim_direct_send(const quoit_direct_sender *sender, const void *bytes, size_t length);
 void shim_direct_sender_release(const quoit_direct_sender *sender);
+int shim_direct_datagram_sender(quoit_loop *loop, uint64_t socket, const quoit_direct_datagram_sender **out);
+int shim_direct_datagram_send(const quoit_direct_datagram_sender *sender, const void *to, size_t to_length,
+                              const void *bytes, size_t length);
+void shim_direct_datagram_sender_release(const quoit_direct_datagram_sender *sender);
 
 int shim_loop_remote(quoit_loop *loop, const quoit_remote **out, char *text);
 void shim_remote_release(const quoit_remote *remote);
