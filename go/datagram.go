@@ -131,6 +131,8 @@ type DatagramCounters struct {
 	// Sends counts what they took: with segments one may be several datagrams.
 	Sends                    uint64
 	SendsRefused, SendErrors uint64
+	// DirectSends counts those of Sends that goroutines made by themselves while the loop slept.
+	DirectSends uint64
 }
 
 // DatagramSocket is a datagram socket of a loop. Its methods may be called from any goroutine, at any time, but those

@@ -606,7 +606,7 @@ func (s *nativeSocket) counters() (DatagramCounters, error) {
 		Received: found.Received, ReceivedBytes: found.ReceivedBytes, ReceivedBuffers: found.ReceivedBuffers,
 		KernelDrops: found.KernelDrops, Pauses: found.Pauses, Truncated: found.Truncated,
 		Sent: found.Sent, SentBytes: found.SentBytes, Sends: found.Sends,
-		SendsRefused: found.SendsRefused, SendErrors: found.SendErrors,
+		SendsRefused: found.SendsRefused, SendErrors: found.SendErrors, DirectSends: found.DirectSends,
 	}, err
 }
 

@@ -511,6 +511,7 @@ typedef struct quoit_datagram_counters {
     uint64_t slots_leased;         /* held now */
     uint64_t slots_low_water;      /* the fewest not held at any moment */
     uint64_t queued_bytes;         /* for sending, now */
+    uint64_t direct_sends;         /* of the sends, those of other threads while the loop slept. Since ABI 1.15 */
 } quoit_datagram_counters;
 
 /* A feature of io_uring. The texts live as long as the quoit_capabilities. */

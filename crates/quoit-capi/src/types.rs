@@ -420,6 +420,7 @@ structures! {
         slots_leased: u64,
         slots_low_water: u64,
         queued_bytes: u64,
+        direct_sends: u64,
     }
 
     #[sized]

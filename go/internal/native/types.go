@@ -183,6 +183,7 @@ type DatagramCounters struct {
 	SlotsLeased         uint64
 	SlotsLowWater       uint64
 	QueuedBytes         uint64
+	DirectSends         uint64
 }
 
 // What Command.Kind may be: QUOIT_COMMAND_*.

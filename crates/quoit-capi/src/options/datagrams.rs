@@ -153,6 +153,7 @@ impl From<&quoit::DatagramCounters> for DatagramCounters {
             slots_leased: counters.slots_leased,
             slots_low_water: counters.slots_low_water,
             queued_bytes: counters.queued_bytes,
+            direct_sends: counters.direct_sends,
         }
     }
 }

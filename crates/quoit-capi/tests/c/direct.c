@@ -132,6 +132,7 @@ static void with_datagrams(quoit_loop *loop, const quoit_remote *remote)
         check("quoit_datagram_counters_read", quoit_datagram_counters_read(loop, opened, &counters));
     } while (counters.sent < MESSAGES);
     must("as many as left", (long)counters.sent_bytes, MESSAGES * sizeof(uint32_t));
+    must("each by the other thread", (long)counters.direct_sends, MESSAGES);
     await(loop, QUOIT_EVENT_DATAGRAM_CLOSED);
     must("pthread_join", pthread_join(thread, NULL), 0);
     must("once it is closed", send_datagram(&sending, "x", 1), 0);

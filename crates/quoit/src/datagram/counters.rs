@@ -56,4 +56,8 @@ pub struct DatagramCounters {
     pub slots_low_water: u64,
     /// Bytes queued for sending.
     pub queued_bytes: u64,
+
+    /// Of the sends, those that another thread made while the loop slept
+    /// ([`Loop::direct_datagram_sender`](crate::Loop::direct_datagram_sender)); each is a system call.
+    pub direct_sends: u64,
 }
