@@ -40,9 +40,9 @@ mod simulated {
     use quoit::internals::sys::SocketSys;
     use quoit::{
         Address, AttachOptions, Command, Config, ConnectOptions, ConnectionId, Counters, DatagramCounters,
-        DatagramSend, DatagramSocket, DatagramSocketError, DatagramSocketId, Delivery, DirectSender, Event,
-        Events, FileRange, ListenError, ListenSocket, ListenerId, ListenerOptions, Loop, LoopIndex,
-        NotPollable, Payload, Refusal, Token, TurnError,
+        DatagramSend, DatagramSocket, DatagramSocketError, DatagramSocketId, Delivery, DirectDatagramSender,
+        DirectSender, Event, Events, FileRange, ListenError, ListenSocket, ListenerId, ListenerOptions, Loop,
+        LoopIndex, NotPollable, Payload, Refusal, Token, TurnError,
     };
 
     pub(crate) type AnyLoop = Box<dyn Calls>;
@@ -149,6 +149,7 @@ mod simulated {
         fn try_send_gathered(self: &mut Self, connection: ConnectionId, pieces: &[IoSlice<'_>]) -> Result<usize, Refusal>;
         fn send_file(self: &mut Self, connection: ConnectionId, range: FileRange, token: Token) -> Result<(), Refusal>;
         fn direct_sender(self: &mut Self, connection: ConnectionId) -> Result<DirectSender, Refusal>;
+        fn direct_datagram_sender(self: &mut Self, socket: DatagramSocketId) -> Result<DirectDatagramSender, Refusal>;
         fn queued(self: &Self, connection: ConnectionId) -> usize;
         fn may_lend(self: &mut Self, connection: ConnectionId) -> Result<(), Refusal>;
         fn shutdown(self: &mut Self, connection: ConnectionId) -> Result<(), Refusal>;

@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use quoit::{Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, Errno, Payload, Refusal};
+use quoit::{
+    Address, DatagramError, DatagramSend, DatagramSocketId, Datagrams, DirectDatagramSender, Errno, Payload,
+    Refusal,
+};
 
 use crate::any_loop::AnyLoop;
 use crate::errors::Gone;
@@ -24,6 +27,8 @@ const BYTES_LEFT: usize = 256 * 1024;
 pub(crate) struct Port {
     home: Arc<Home>,
     state: Mutex<State>,
+    /// What threads send by that are not the loop's, once one has sent.
+    direct: OnceLock<DirectDatagramSender>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +90,7 @@ impl Port {
         Arc::new(Self {
             home,
             state: Mutex::default(),
+            direct: OnceLock::new(),
         })
     }
 
@@ -175,6 +181,12 @@ impl Port {
         let mut state = lock(&self.state);
         state.listed = false;
         let Some(id) = state.id else { return };
+        if !state.left.is_empty()
+            && self.direct.get().is_none()
+            && let Ok(direct) = event_loop.direct_datagram_sender(id)
+        {
+            let _ = self.direct.set(direct);
+        }
         while !state.full
             && let Some(datagram) = state.left.pop_front()
         {
@@ -254,7 +266,21 @@ impl Port {
                 (result, _) => Ok(result.map_err(|refusal| errno_of(refusal).into())),
             };
         }
-        let datagram = kept(datagram.expect("nothing has taken it"));
+        let datagram = datagram.expect("nothing has taken it");
+        if state.left.is_empty()
+            && let Some(direct) = self.direct.get().filter(|direct| direct.is_ready())
+        {
+            // Not under the lock, which the loop takes as well.
+            drop(state);
+            if direct.try_send(&datagram) {
+                return Ok(Ok(()));
+            }
+            state = lock(&self.state);
+            if let Err(error) = state.check() {
+                return Ok(Err(error));
+            }
+        }
+        let datagram = kept(datagram);
         state.left_bytes += datagram.payload.len();
         state.left.push_back(datagram);
         self.list(state);

@@ -9,14 +9,12 @@ use std::io::IoSlice;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use crate::address::Address;
 use crate::command::RawPieces;
-use crate::datagram::destination;
+use crate::datagram::{DatagramSend, Heading, Way};
 use crate::engine::{header_of, piece};
 use crate::errno::Errno;
 use crate::remote::Inbox;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sys::DatagramFamily;
 
 /// A thread is in the midst of a send.
 const USED: u32 = 1;
@@ -225,7 +223,7 @@ impl fmt::Debug for DirectSender {
 #[derive(Debug)]
 pub(crate) struct LentDatagramSocket {
     pub(crate) socket: LentSocket,
-    family: DatagramFamily,
+    way: Way,
     /// Whether an error that the network has answered an earlier datagram with is told in place of a send, and nowhere else.
     answers_once: bool,
     sent: AtomicU64,
@@ -233,10 +231,10 @@ pub(crate) struct LentDatagramSocket {
 }
 
 impl LentDatagramSocket {
-    pub(crate) fn new(socket: LentSocket, family: DatagramFamily, answers_once: bool) -> Arc<Self> {
+    pub(crate) fn new(socket: LentSocket, way: Way, answers_once: bool) -> Arc<Self> {
         Arc::new(Self {
             socket,
-            family,
+            way,
             answers_once,
             sent: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -263,50 +261,50 @@ impl DirectDatagramSender {
         Self(socket)
     }
 
-    /// Sends one datagram to an address, or without one to the peer that the socket is connected to, and returns whether it has
-    /// left. It never waits.
+    /// Whether a [`DirectDatagramSender::try_send`] would be tried now.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.0.socket.is_next()
+    }
+
+    /// Sends a datagram, and returns whether it has left. It never waits. Nothing tells of it later, whatever its token is: memory
+    /// that it lends is free again.
     ///
     /// Returns false, and nothing was sent, while the loop is awake; while it has something queued for this socket; while another
-    /// thread sends on it; if the kernel takes it not at once, or refuses it; and once the socket is being closed.
+    /// thread sends on it; for several datagrams of one size; if the kernel takes it not at once, or refuses it; and once the
+    /// socket is being closed.
     #[must_use = "what was not sent is to be given to the loop"]
-    pub fn try_send(&self, to: Option<&Address>, bytes: &[u8]) -> bool {
+    pub fn try_send(&self, datagram: &DatagramSend<'_>) -> bool {
         let Self(lent) = self;
         let socket = &lent.socket;
-        if !socket.is_next() {
+        if !socket.is_next() || datagram.segment_size.is_some() {
             return false;
         }
-        let to = match to.map(|to| destination(lent.family, to)).transpose() {
-            Ok(to) => to,
-            // The loop says why.
-            Err(_) => return false,
-        };
+        let mut heading = Heading::empty();
+        // The loop says why.
+        if lent.way.write(&mut heading, datagram).is_err() {
+            return false;
+        }
         let Some(used) = socket.begin() else {
             return false;
         };
+        let bytes = datagram.payload.as_slice();
         let mut pieces = [piece(bytes.as_ptr(), bytes.len())];
         let mut header = header_of(&mut pieces);
-        if let Some(to) = &to {
-            let (address, length) = to.as_raw();
-            header.msg_name = address.cast_mut().cast();
-            header.msg_namelen = length;
-        }
+        heading.fill(&mut header, false);
         let result = (socket.call)(socket.descriptor, &header);
         socket.inbox.count_direct_datagram();
-        let has_left = match result {
-            Ok(_) => true,
-            Err(errno) if lent.answers_once && errno == Errno::ECONNREFUSED => {
-                socket.keep_error(errno);
-                false
+        match result {
+            Ok(_) => {
+                lent.sent.fetch_add(1, Ordering::Relaxed);
+                lent.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
+            Err(errno) if lent.answers_once && errno == Errno::ECONNREFUSED => socket.keep_error(errno),
             // The loop finds that out by itself, or has better luck.
-            Err(_) => false,
-        };
-        if has_left {
-            lent.sent.fetch_add(1, Ordering::Relaxed);
-            lent.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            Err(_) => {}
         }
         drop(used);
-        has_left
+        result.is_ok()
     }
 }
 

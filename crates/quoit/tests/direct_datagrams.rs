@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use quoit::{
     Address, Config, DatagramError, DatagramOptions, DatagramSend, DatagramSocket, DatagramSocketId,
-    DirectDatagramSender, EngineKind, Errno, Event, Events, Loop, LoopIndex, Refusal, Token,
+    DirectDatagramSender, Ecn, EngineKind, Errno, Event, Events, Loop, LoopIndex, Refusal, Token,
 };
 use support::{config, engines, guard};
 
@@ -81,6 +81,13 @@ impl Served {
     }
 }
 
+fn send(sender: &DirectDatagramSender, to: Option<&Address>, bytes: &[u8]) -> bool {
+    sender.try_send(&DatagramSend {
+        to: to.cloned(),
+        ..DatagramSend::to_connected(bytes)
+    })
+}
+
 fn udp(address: &str) -> (UdpSocket, Address) {
     let socket = UdpSocket::bind(address).unwrap();
     let address = socket.local_addr().unwrap().to_string().parse().unwrap();
@@ -103,10 +110,7 @@ fn what_is_sent_while_the_loop_sleeps_arrives_and_is_counted() {
                     served.event_loop.counters(),
                 );
                 for datagram in [&b"one"[..], b"", b"three"] {
-                    assert!(
-                        served.sender.try_send(Some(&address), datagram),
-                        "{engine}: {own}"
-                    );
+                    assert!(send(&served.sender, Some(&address), datagram), "{engine}: {own}");
                     let mut received = [0; 16];
                     let (length, _) = peer.recv_from(&mut received).unwrap();
                     assert_eq!(&received[..length], datagram);
@@ -131,6 +135,28 @@ fn what_is_sent_while_the_loop_sleeps_arrives_and_is_counted() {
 }
 
 #[test]
+fn it_leaves_as_it_is_told_to() {
+    guard(60);
+    for engine in engines() {
+        let served = Served::bound(engine, "0.0.0.0:0");
+        let (peer, address) = udp("127.0.0.1:0");
+        let from_another = DatagramSend {
+            source: Some("127.0.0.2".parse().unwrap()),
+            ecn: Some(Ecn::Capable0),
+            ..DatagramSend::new(address.clone(), &b"x"[..])
+        };
+        assert!(served.sender.try_send(&from_another), "{engine}");
+        let (_, from) = peer.recv_from(&mut [0; 16]).unwrap();
+        assert_eq!(from.ip().to_string(), "127.0.0.2", "{engine}");
+        let several = DatagramSend {
+            segment_size: Some(1),
+            ..DatagramSend::new(address, &b"xx"[..])
+        };
+        assert!(!served.sender.try_send(&several), "{engine}: the loop cuts up");
+    }
+}
+
+#[test]
 fn while_the_loop_is_awake_or_has_something_queued_it_is_the_loops() {
     guard(60);
     let folder = tempfile::tempdir().unwrap();
@@ -143,7 +169,7 @@ fn while_the_loop_is_awake_or_has_something_queued_it_is_the_loops() {
             .event_loop
             .turn([], &mut served.events, Some(Duration::ZERO))
             .unwrap();
-        assert!(!served.sender.try_send(None, b"awake"), "{engine}");
+        assert!(!send(&served.sender, None, b"awake"), "{engine}");
         served.park();
 
         // Until the receiver is full, and one waits in the loop.
@@ -161,17 +187,14 @@ fn while_the_loop_is_awake_or_has_something_queued_it_is_the_loops() {
         assert_eq!(next(), 1);
         let last = u32::MAX.to_ne_bytes();
         // There is room again, and the loop, which sleeps, has not seen it yet.
-        assert!(
-            !served.sender.try_send(None, &last),
-            "{engine}: it would overtake"
-        );
+        assert!(!send(&served.sender, None, &last), "{engine}: it would overtake");
         while served.event_loop.queued_datagrams(served.socket) > 0 {
             served.event_loop.turn([], &mut served.events, None).unwrap();
             served.events.drain().for_each(drop);
         }
         served.park();
         (2..=given).for_each(|number| assert_eq!(next(), number, "{engine}"));
-        assert!(served.sender.try_send(None, &last), "{engine}");
+        assert!(send(&served.sender, None, &last), "{engine}");
         assert_eq!(next(), u32::MAX);
         drop(served);
         std::fs::remove_file(&path).unwrap();
@@ -187,7 +210,7 @@ fn what_cannot_be_sent_is_the_loops_to_tell() {
         let large = vec![0; 65_508];
         let v6: Address = "[::1]:9".parse().unwrap();
         for (to, bytes) in [(Some(&address), &large[..]), (Some(&v6), b"x"), (None, b"x")] {
-            assert!(!served.sender.try_send(to, bytes), "{engine}");
+            assert!(!send(&served.sender, to, bytes), "{engine}");
         }
         served.send(DatagramSend::new(address, &large[..]));
         let told = served.park().into_iter().find_map(|event| match event {
@@ -219,9 +242,9 @@ fn what_the_network_answers_is_told_once() {
 
             let own = "127.0.0.1:0".parse().unwrap();
             let mut served = Served::connected(engine, &own, &nobody, receive_errors);
-            assert!(served.sender.try_send(None, b"first"), "{engine}");
+            assert!(send(&served.sender, None, b"first"), "{engine}");
             // On io_uring the receive that the kernel has may have been told first.
-            if !served.sender.try_send(None, b"second") {
+            if !send(&served.sender, None, b"second") {
                 served.send(DatagramSend::to_connected(&b"second"[..]));
             }
             let mut told = 0;
@@ -261,7 +284,7 @@ impl Sending {
             let (sent, ended) = (Arc::clone(&sent), Arc::clone(&ended));
             move || {
                 while !ended.load(Ordering::Relaxed) {
-                    sent.fetch_add(u64::from(sender.try_send(Some(&to), b"x")), Ordering::Relaxed);
+                    sent.fetch_add(u64::from(send(&sender, Some(&to), b"x")), Ordering::Relaxed);
                 }
             }
         });
@@ -305,7 +328,7 @@ fn no_socket_is_closed_under_a_send() {
                 }
             }
             served.park();
-            assert!(!served.sender.try_send(Some(&address), b"behind"), "{engine}");
+            assert!(!send(&served.sender, Some(&address), b"behind"), "{engine}");
             assert!(matches!(
                 served.event_loop.direct_datagram_sender(served.socket),
                 Err(Refusal::Stale)

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use quoit::{ConnectionId, DatagramSocketId, DirectDatagramSender, DirectSender, Refusal};
+use quoit::{ConnectionId, DatagramSend, DatagramSocketId, DirectDatagramSender, DirectSender, Refusal};
 
 use super::loops::{cannot_send, stale};
 use crate::commands;
@@ -121,7 +121,11 @@ pub(super) unsafe extern "C" fn quoit_direct_datagram_sender_try_send(
             .ok_or_else(|| Failure::invalid("to is no address"))?;
         // SAFETY: promised by the caller.
         let bytes = unsafe { bytes(data.cast(), length, "data") }?;
-        Ok(sender.try_send(to.as_ref(), bytes).into())
+        let datagram = DatagramSend {
+            to,
+            ..DatagramSend::to_connected(bytes)
+        };
+        Ok(sender.try_send(&datagram).into())
     })
 }
 

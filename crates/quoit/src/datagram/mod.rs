@@ -6,6 +6,7 @@
 
 mod control;
 mod counters;
+mod heading;
 mod options;
 mod send;
 mod socket;
@@ -20,7 +21,8 @@ pub use unreachable::Unreachable;
 pub use view::{Datagram, Datagrams, Segments};
 
 pub(crate) use control::{Control, UDP_GRO, parse, parse_error, space};
-pub(crate) use socket::{destination, is_v6, set_destination};
+pub(crate) use heading::{Heading, Way};
+pub(crate) use socket::{is_v6, set_destination};
 pub(crate) use view::{CONTROL_OFFSET, Head, Meta, NAME_OFFSET, NAME_ROOM, count};
 
 /// The largest payload of a UDP datagram: 65,535 bytes less the header of UDP (RFC 768, RFC 8200). Over IPv4 it is 65,507, as

@@ -291,7 +291,7 @@ fn set_up(
 }
 
 /// An address as a socket of this family is given it: to IPv6, IPv4 addresses are mapped ones.
-pub(crate) fn destination(family: DatagramFamily, address: &Address) -> Result<SocketAddress, AddressError> {
+fn destination(family: DatagramFamily, address: &Address) -> Result<SocketAddress, AddressError> {
     let mut raw = SocketAddress::empty();
     set_destination(&mut raw, family, address)?;
     Ok(raw)

@@ -174,9 +174,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let call = self.system.send_now_from_any_thread();
         let lent = self
             .find_datagram(socket)?
-            .lend(|descriptor, family, answers_once| {
+            .lend(|descriptor, way, answers_once| {
                 let socket = LentSocket::new(inbox, descriptor, call, None);
-                LentDatagramSocket::new(socket, family, answers_once)
+                LentDatagramSocket::new(socket, way, answers_once)
             })?;
         Ok(DirectDatagramSender::new(lent))
     }

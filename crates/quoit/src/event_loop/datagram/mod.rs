@@ -11,7 +11,7 @@ use crate::address::Address;
 use crate::command::Command;
 use crate::datagram::{
     CONTROL_OFFSET, DatagramCounters, DatagramOptions, DatagramSocket, DatagramSocketError, DatagramStep,
-    Datagrams, Gro, Meta, MulticastGroup, is_v6, space,
+    Datagrams, Gro, Meta, MulticastGroup, Way, is_v6, space,
 };
 use crate::direct::LentDatagramSocket;
 use crate::engine::{DatagramBatch, Engine, Handle, Kind, Operation};
@@ -117,10 +117,18 @@ impl State {
         !self.receiving && !self.sending
     }
 
+    fn way(&self) -> Way {
+        Way {
+            family: self.family,
+            connected: self.connected,
+            peer_v6: self.peer_v6,
+        }
+    }
+
     /// What other threads send by, made at the first time.
     pub(super) fn lend(
         &mut self,
-        make: impl FnOnce(RawFd, DatagramFamily, bool) -> Arc<LentDatagramSocket>,
+        make: impl FnOnce(RawFd, Way, bool) -> Arc<LentDatagramSocket>,
     ) -> Result<Arc<LentDatagramSocket>, Refusal> {
         if self.phase != Phase::Open {
             return Err(Refusal::Closing);
@@ -128,7 +136,7 @@ impl State {
         if self.lent.is_none() {
             let descriptor = self.descriptor.as_ref().expect("present until closed");
             let answers_once = self.connected && !self.queues_errors && self.family != DatagramFamily::Unix;
-            let lent = make(descriptor.as_raw_fd(), self.family, answers_once);
+            let lent = make(descriptor.as_raw_fd(), self.way(), answers_once);
             lent.socket.set_idle(self.queue.is_empty());
             self.lent = Some(lent);
         }

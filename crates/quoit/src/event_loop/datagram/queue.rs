@@ -6,9 +6,8 @@
 
 use std::fmt;
 
-use crate::address::SocketAddress;
 use crate::command::{Lent, Payload};
-use crate::datagram::{Control, DatagramSend, MAX_CUT_PAYLOAD, MAX_SEGMENTS};
+use crate::datagram::{DatagramSend, Heading, MAX_CUT_PAYLOAD, MAX_SEGMENTS};
 use crate::engine::{DatagramBatch, piece};
 use crate::errno::Errno;
 use crate::id::Token;
@@ -21,14 +20,6 @@ use super::segmentation::{Route, Segmentation};
 /// Messages that leave with one operation at most: enough that the call's own cost is shared by many, and few enough
 /// that another socket's turn comes soon.
 const BATCH: usize = 64;
-
-/// Where a send goes, and the control messages that go with it.
-#[derive(Debug)]
-pub(super) struct Heading {
-    /// Empty: to the peer that the socket is connected to.
-    pub(super) to: SocketAddress,
-    pub(super) control: Control,
-}
 
 /// One send.
 pub(super) struct Entry {
@@ -52,10 +43,7 @@ unsafe impl Send for Entry {}
 impl Default for Entry {
     fn default() -> Self {
         Self {
-            heading: Heading {
-                to: SocketAddress::empty(),
-                control: Control::NONE,
-            },
+            heading: Heading::empty(),
             payload: piece(std::ptr::null(), 0),
             copied: 0,
             lent: None,
@@ -500,14 +488,7 @@ fn message(heading: &mut Heading, segmented: bool, payload: *mut libc::iovec) ->
     // SAFETY: a structure of integers and pointers, for which all zeroes is a valid value.
     let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
     let header = &mut message.msg_hdr;
-    if !heading.to.is_empty() {
-        let (address, length) = heading.to.as_raw();
-        header.msg_name = address.cast_mut().cast();
-        header.msg_namelen = length;
-    }
-    let (control, length) = heading.control.as_raw(segmented);
-    header.msg_control = control;
-    header.msg_controllen = length as _;
+    heading.fill(header, segmented);
     header.msg_iov = payload;
     header.msg_iovlen = 1;
     message

@@ -1,9 +1,9 @@
 //! Sending datagrams: queueing, one batch in flight, outcomes, water marks.
 
 use super::Phase;
-use super::queue::{Heading, Outcome, is_of_network};
+use super::queue::{Outcome, is_of_network};
 use crate::command::Payload;
-use crate::datagram::{DatagramSend, is_v6, set_destination};
+use crate::datagram::DatagramSend;
 use crate::engine::{DatagramBatch, Engine, SendManner};
 use crate::errno::Errno;
 use crate::event::{DatagramError, Event, Refusal};
@@ -38,11 +38,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if matches!(datagram.payload, Payload::Copy(_)) && !state.queue.can_copy(length) {
             return Err(Refusal::TooLarge);
         }
-        let way = Way {
-            family: state.family,
-            connected: state.connected,
-            peer_v6: state.peer_v6,
-        };
+        let way = state.way();
         if !state
             .queue
             .push(datagram, |heading, datagram| way.write(heading, datagram))?
@@ -193,45 +189,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 /// Whether a send may be told so of what became of an earlier one, in place of being made.
 fn is_of_another(errno: Errno) -> bool {
     is_of_network(errno) || errno == Errno::EMSGSIZE
-}
-
-/// What of a socket decides how its sends are headed.
-struct Way {
-    family: DatagramFamily,
-    connected: bool,
-    peer_v6: bool,
-}
-
-impl Way {
-    /// Writes what the kernel is to be told of a send, whatever was there before.
-    #[inline]
-    fn write(&self, heading: &mut Heading, datagram: &DatagramSend<'_>) -> Result<(), Refusal> {
-        if datagram.segment_size == Some(0) {
-            return Err(Errno::EINVAL.into());
-        }
-        match &datagram.to {
-            Some(to) => set_destination(&mut heading.to, self.family, to).map_err(|_| Errno::EINVAL)?,
-            None if self.connected => heading.to.clear(),
-            None => return Err(Errno::new(libc::EDESTADDRREQ).into()),
-        }
-        let control = &mut heading.control;
-        control.clear();
-        if self.family != DatagramFamily::Unix {
-            let v6 = self.family == DatagramFamily::V6;
-            if datagram.source.is_some() || datagram.interface.is_some() {
-                control.set_source(v6, datagram.source, datagram.interface.unwrap_or_default());
-            }
-            if let Some(ecn) = datagram.ecn {
-                // Mapped addresses are IPv4's.
-                let goes_v6 = v6 && datagram.to.as_ref().map_or(self.peer_v6, is_v6);
-                control.set_ecn(goes_v6, ecn);
-            }
-            if let Some(size) = datagram.segment_size {
-                control.set_segment_size(size);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The event that tells of a send's end.
