@@ -59,6 +59,7 @@ pub(super) const EXPERIMENTS: &[File] = files![
     "http-matrix",
     "open-loop",
     "rate-net-http",
+    "rate-dns",
     "rate-fasthttp",
     "rate-gnet",
     "rate-axum",

@@ -1,9 +1,10 @@
-// The command quoit serves echo and HTTP on Quoit's loops, through Quoit's Go module, in the ways that it has:
+// The command quoit serves echo, HTTP and DNS on Quoit's loops, through Quoit's Go module, in the ways that it has:
 //
 //	event     a handler of the event API; HTTP as gnet's server answers it
 //	fasthttp  a fasthttp handler on the loop
 //	nethttp   a net/http handler on the loop
 //	listener  net/http's own server over Quoit's net.Listener
+//	packet    a DNS library over Quoit's net.PacketConn
 //
 // The handlers are those of the rivals of the same name. It links libquoit, so that it is one file like the others.
 package main
@@ -25,7 +26,7 @@ import (
 )
 
 var (
-	way    = peer.Choice{Name: "--way", Words: []string{"event", "fasthttp", "nethttp", "listener"}}
+	way    = peer.Choice{Name: "--way", Words: []string{"event", "fasthttp", "nethttp", "listener", "packet"}}
 	engine = peer.Choice{Name: "--engine", Words: []string{"auto", "uring", "epoll", "std"}}
 	// processor is whether GOMAXPROCS is one more than the loops, which then wait best, or as many, as for the rivals.
 	processor = peer.Choice{Name: "--processor", Words: []string{"spare", "shared"}}
@@ -34,7 +35,7 @@ var (
 )
 
 func main() {
-	peer.Run("quoit-go", []string{"echo", "http"}, func(arguments peer.Arguments) error {
+	peer.Run("quoit-go", []string{"echo", "http", "dns"}, func(arguments peer.Arguments) error {
 		engine, err := quoit.ParseEngine(arguments.Choices[engine.Name])
 		if err != nil {
 			return err
@@ -46,6 +47,10 @@ func main() {
 			options = append(options, quoit.WithSpareProcessor())
 		}
 		switch {
+		case (way == "packet") != (arguments.Service == "dns"):
+			return errors.New("--way packet is for dns, and dns is served by no other")
+		case way == "packet":
+			return answer(arguments, options)
 		case way != "event" && arguments.Service == "echo":
 			return fmt.Errorf("only --way event echoes, and not %q", way)
 		case way == "listener":
@@ -110,6 +115,14 @@ func listen(arguments peer.Arguments, options []quoit.Option) error {
 	case <-signals:
 		return server.Close()
 	}
+}
+
+func answer(arguments peer.Arguments, options []quoit.Option) error {
+	conn, err := quoit.ListenPacket("udp", arguments.Listen.String(), options...)
+	if err != nil {
+		return err
+	}
+	return peer.Datagrams(arguments, conn, handlers.DNS, conn.Loops().Engine().String(), "github.com/quoit-io/quoit/go")
 }
 
 // ready says that the server can be reached, and where its metrics can.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,7 +29,7 @@ const gcPercent = 400
 
 // Arguments is what was asked for on the command line.
 type Arguments struct {
-	// Service is "echo" or "http".
+	// Service is what is served, such as "echo" or "http".
 	Service string
 	// Listen is the address to listen on; port 0 for any.
 	Listen *net.TCPAddr
@@ -140,6 +141,21 @@ func Signals() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	return signals
+}
+
+// Datagrams answers queries on a socket until a signal arrives. name and module are as for Ready.
+func Datagrams(arguments Arguments, conn net.PacketConn, handler dns.Handler, name, module string) error {
+	signals := Signals()
+	server := dns.Server{PacketConn: conn, Handler: handler}
+	server.NotifyStartedFunc = func() { Ready(conn.LocalAddr(), name, arguments.Loops, module) }
+	ended := make(chan error, 1)
+	go func() { ended <- server.ActivateAndServe() }()
+	select {
+	case err := <-ended:
+		return errors.Join(errors.New("the server ended by itself"), err)
+	case <-signals:
+		return server.Shutdown()
+	}
 }
 
 // Accept serves on a listener of the standard library until a signal arrives.
