@@ -66,7 +66,14 @@ const USERS: [Users; 5] = [
         name: "Go",
         file: "pay-go",
         guide: "go.md",
-        experiments: &["plaintext", "echo", "rate-gnet", "rate-net-http", "rate-fasthttp", "rate-dns"],
+        experiments: &[
+            "plaintext",
+            "echo",
+            "rate-gnet",
+            "rate-net-http",
+            "rate-fasthttp",
+            "rate-dns",
+        ],
         ecosystem: Ecosystem::Go,
         about: "The same handlers, each on the loops and on what a Go program would use otherwise: gnet, fasthttp and \
                 net/http. `listener` is net/http over our `net.Listener`, and `packet` a DNS library over our \

@@ -51,7 +51,7 @@ pub fn is_ours(server: &str) -> bool {
     match (words.next(), words.next()) {
         (Some("quoit" | "async"), _) | (Some("netty" | "kestrel" | "tls" | "client"), Some("quoit")) => true,
         (Some("axum"), Some(engine)) => ["uring", "epoll"].contains(&engine),
-        (Some("go"), Some(way)) => ["event", "fasthttp", "listener", "nethttp"].contains(&way),
+        (Some("go"), Some(way)) => ["event", "fasthttp", "listener", "nethttp", "packet"].contains(&way),
         _ => false,
     }
 }
