@@ -14,7 +14,7 @@ use crate::datagram::{DatagramSend, Heading, Way};
 use crate::engine::{header_of, piece};
 use crate::errno::Errno;
 use crate::remote::Inbox;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, yield_now};
 
 /// A thread is in the midst of a send.
 const USED: u32 = 1;
@@ -88,6 +88,14 @@ impl LentSocket {
         }
         self.state.fetch_or(TAKEN_BACK, Ordering::AcqRel);
         true
+    }
+
+    /// Takes it back for good, once the send has ended that is under way: that is one call, which does not wait.
+    pub(crate) fn end(&self) {
+        self.close();
+        while !self.take_back() {
+            yield_now();
+        }
     }
 
     /// Whether the loop sleeps, and what is sent now would be the next bytes on the wire.

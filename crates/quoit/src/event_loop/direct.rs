@@ -119,13 +119,10 @@ impl DirectSends {
         }
     }
 
-    /// Has no other thread send from here on. What is under way is one call for each connection, which does not wait.
+    /// Has no other thread send on connections from here on.
     pub(super) fn end(&mut self) {
         for socket in self.sockets.drain(..).flatten() {
-            socket.close();
-            while !socket.take_back() {
-                crate::sync::yield_now();
-            }
+            socket.end();
         }
     }
 }

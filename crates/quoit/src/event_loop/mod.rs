@@ -421,11 +421,9 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
     fn drop(&mut self) {
         self.memory.remote.close();
         self.direct.end();
-        for socket in self.datagrams.values_mut() {
-            while !socket.take_back() {
-                crate::sync::yield_now();
-            }
-        }
+        self.datagrams
+            .values_mut()
+            .for_each(|socket| socket.end_lending());
         let on_owner = self.owner.is_none_or(|owner| owner == ThreadNumber::current());
         let patience = if on_owner {
             Duration::from_secs(5)

@@ -156,11 +156,18 @@ impl State {
     }
 
     /// No other thread sends from here on. Returns whether none does any more.
-    pub(super) fn take_back(&self) -> bool {
+    fn take_back(&self) -> bool {
         self.lent.as_ref().is_none_or(|lent| {
             lent.socket.close();
             lent.socket.take_back()
         })
+    }
+
+    /// Has no other thread send from here on.
+    pub(super) fn end_lending(&self) {
+        if let Some(lent) = &self.lent {
+            lent.socket.end();
+        }
     }
 
     /// For a loop whose memory the kernel may still use: descriptors are no memory.
