@@ -115,7 +115,6 @@ impl LentSocket {
 
     /// Keeps for the loop what the kernel has told this thread instead.
     fn keep_error(&self, errno: Errno) {
-        debug_assert_ne!(errno, Errno::EBADF, "the socket is open while it is used");
         self.error.store(errno.code() as u32, Ordering::Release);
     }
 }
@@ -128,6 +127,14 @@ impl fmt::Debug for LentSocket {
 
 /// The socket is open for as long as this lives.
 struct Use<'a>(&'a LentSocket);
+
+impl Use<'_> {
+    fn send(&self, header: &libc::msghdr) -> Result<usize, Errno> {
+        let result = (self.0.call)(self.0.descriptor, header);
+        debug_assert_ne!(result, Err(Errno::EBADF), "the socket is open while it is used");
+        result
+    }
+}
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
@@ -187,7 +194,7 @@ impl DirectSender {
             return 0;
         }
         let Some(used) = socket.begin() else { return 0 };
-        let taken = match send(socket, pieces) {
+        let taken = match send(&used, pieces) {
             Ok(taken) => taken,
             // The loop finds that out by itself, or has better luck.
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM | Errno::ENOBUFS) => 0,
@@ -206,7 +213,7 @@ impl DirectSender {
 /// Pieces for whose list no memory is taken.
 const FEW: usize = 16;
 
-fn send(socket: &LentSocket, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+fn send(used: &Use<'_>, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let mut few = [piece(std::ptr::null(), 0); FEW];
     let mut many = Vec::new();
     let list = if pieces.len() <= FEW {
@@ -218,7 +225,7 @@ fn send(socket: &LentSocket, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     for (place, bytes) in list.iter_mut().zip(pieces) {
         *place = piece(bytes.as_ptr(), bytes.len());
     }
-    (socket.call)(socket.descriptor, &header_of(list))
+    used.send(&header_of(list))
 }
 
 impl fmt::Debug for DirectSender {
@@ -300,7 +307,7 @@ impl DirectDatagramSender {
         let mut pieces = [piece(bytes.as_ptr(), bytes.len())];
         let mut header = header_of(&mut pieces);
         heading.fill(&mut header, false);
-        let result = (socket.call)(socket.descriptor, &header);
+        let result = used.send(&header);
         socket.inbox.count_direct_datagram();
         match result {
             Ok(_) => {
