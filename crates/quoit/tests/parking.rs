@@ -4,16 +4,19 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use quoit::Missing;
 use quoit::{
-    Address, Config, DatagramOptions, EngineKind, Errno, Event, Events, Feature, Lease, Loop, LoopIndex,
-    Token, TurnError,
+    Address, Config, DatagramOptions, DatagramSend, EngineKind, Errno, Event, Events, Feature, Lease,
+    ListenerOptions, Loop, LoopIndex, Token, TurnError,
 };
 use support::{config, engines, guard, listening};
 
@@ -418,5 +421,134 @@ fn a_round_of_a_parked_loop_makes_few_calls() {
             made.0 <= turns && made.1 <= calls,
             "{engine}: {made:?} turns and calls in {ROUNDS} rounds, and not {turns} and {calls} at most"
         );
+    }
+}
+
+/// The client of a loop that sends back what it receives.
+trait Client {
+    fn ask(&mut self);
+    fn take_answer(&mut self);
+}
+
+struct OfStream<S>(S);
+
+impl<S: Read + Write> Client for OfStream<S> {
+    fn ask(&mut self) {
+        self.0.write_all(b"once").unwrap();
+    }
+
+    fn take_answer(&mut self) {
+        self.0.read_exact(&mut [0; 4]).unwrap();
+    }
+}
+
+impl Client for UdpSocket {
+    fn ask(&mut self) {
+        self.send(b"once").unwrap();
+    }
+
+    fn take_answer(&mut self) {
+        assert_eq!(self.recv(&mut [0; 5]).unwrap(), 4);
+    }
+}
+
+impl Client for UnixDatagram {
+    fn ask(&mut self) {
+        self.send(b"once").unwrap();
+    }
+
+    fn take_answer(&mut self) {
+        assert_eq!(self.recv(&mut [0; 5]).unwrap(), 4);
+    }
+}
+
+/// A client of each kind of socket, and what the loop has for it.
+fn clients(event_loop: &mut Loop, folder: &Path) -> Vec<(&'static str, Box<dyn Client>)> {
+    let address = support::listen_on(event_loop);
+    let tcp = TcpStream::connect(address).unwrap();
+    tcp.set_nodelay(true).unwrap();
+
+    let path = folder.join("stream");
+    let listens = format!("unix:{}", path.display()).parse().unwrap();
+    event_loop.listen(&listens, &ListenerOptions::default()).unwrap();
+    let unix = UnixStream::connect(&path).unwrap();
+
+    let mut bind = |address: &str| {
+        let options = DatagramOptions::default();
+        let socket = event_loop.bind_datagram(&address.parse().unwrap(), &options, Token::NONE);
+        event_loop.datagram_address(socket.unwrap()).cloned().unwrap()
+    };
+    let Address::Tcp(server) = bind("127.0.0.1:0") else {
+        panic!("it is bound to what was asked for");
+    };
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.connect(server).unwrap();
+
+    let path = folder.join("datagrams");
+    bind(&format!("unix:{}", path.display()));
+    let unix_datagram = UnixDatagram::bind(folder.join("client")).unwrap();
+    unix_datagram.connect(&path).unwrap();
+    vec![
+        ("TCP", Box::new(OfStream(tcp))),
+        ("Unix stream", Box::new(OfStream(unix))),
+        ("UDP", Box::new(udp)),
+        ("Unix datagram", Box::new(unix_datagram)),
+    ]
+}
+
+/// A loop that waits for requests is not told that there is room for responses: it never had too little. One that is would wake
+/// for each response a second time.
+#[test]
+fn what_a_peer_takes_wakes_nobody() {
+    const ROUNDS: u64 = 50;
+    guard(60);
+    for engine in engines() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut event_loop = Loop::new(LoopIndex::default(), pollable(engine)).unwrap();
+        let mut events = Events::with_capacity(64);
+        let answered = Cell::new(0);
+        let answer = |event_loop: &mut Loop, event: Event| match event {
+            Event::Data { connection, data } => {
+                event_loop.send(connection, data, Token::NONE).unwrap();
+                answered.set(answered.get() + 1);
+            }
+            Event::Datagrams { socket, datagrams } => {
+                let asked = datagrams.first();
+                let answer = DatagramSend::new(asked.peer(), asked.bytes());
+                event_loop.send_datagram(socket, answer).unwrap();
+                answered.set(answered.get() + 1);
+            }
+            _ => {}
+        };
+        for (kind, mut client) in clients(&mut event_loop, folder.path()) {
+            let mut poller = Poller::new(false);
+            let mut turns = 0;
+            for round in 0..=ROUNDS {
+                client.ask();
+                // The first also accepts, and registers.
+                if round == 1 {
+                    turns = event_loop.counters().turns;
+                }
+                answered.set(0);
+                loop {
+                    let limit = poller.park(&mut event_loop, &mut events, answer);
+                    if answered.get() > 0 {
+                        break;
+                    }
+                    poller.wait(&event_loop, limit);
+                }
+                client.take_answer();
+                assert!(
+                    !poller.wait(&event_loop, Some(Duration::ZERO)),
+                    "{engine}, {kind}: woken by what the peer has taken"
+                );
+            }
+            let turns = event_loop.counters().turns - turns;
+            // One that brings the request, and one that sends the response and finds nothing more.
+            assert!(
+                turns <= 2 * ROUNDS,
+                "{engine}, {kind}: {turns} turns for {ROUNDS} requests"
+            );
+        }
     }
 }

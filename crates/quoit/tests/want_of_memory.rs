@@ -43,6 +43,10 @@ impl EpollSys for Failing {
         self.0.add(descriptor, events, value)
     }
 
+    fn modify(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
+        self.0.modify(descriptor, events, value)
+    }
+
     fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno> {
         self.0.remove(descriptor)
     }

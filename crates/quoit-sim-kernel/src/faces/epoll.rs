@@ -36,6 +36,12 @@ impl EpollSys for SimEpoll {
         })
     }
 
+    fn modify(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
+        call(descriptor, "epoll_ctl", |kernel, object| {
+            kernel.poll_modify(self.poll, object, events, value)
+        })
+    }
+
     fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno> {
         call(descriptor, "epoll_ctl", |kernel, object| {
             kernel.poll_remove(self.poll, object)

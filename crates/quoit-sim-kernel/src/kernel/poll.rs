@@ -84,6 +84,23 @@ impl Kernel {
         Ok(())
     }
 
+    /// `EPOLL_CTL_MOD`, which fails for no reason of a socket's.
+    pub(crate) fn poll_modify(
+        &mut self,
+        poll: usize,
+        object: ObjectId,
+        events: u32,
+        value: u64,
+    ) -> Result<(), i32> {
+        let items = &mut self.poll_set(poll).items;
+        let item = items.iter_mut().find(|item| item.object == object);
+        let item = item.ok_or(libc::ENOENT)?;
+        (item.events, item.value) = (events, value);
+        let mask = self.mask(object);
+        self.poll_set(poll).happened(object, mask);
+        Ok(())
+    }
+
     /// `EPOLL_CTL_DEL`.
     pub(crate) fn poll_remove(&mut self, poll: usize, object: ObjectId) -> Result<(), i32> {
         if self.poll_set(poll).item(object).is_none() {

@@ -56,6 +56,14 @@ impl DatagramBatch {
         self.may_have_missed = false;
     }
 
+    /// All that have no result yet have failed with `error`.
+    #[cold]
+    pub(super) fn end(&mut self, error: Errno) {
+        for result in &mut self.results {
+            result.get_or_insert(Err(error));
+        }
+    }
+
     /// Sends until all have a result, or if they may wait until one finds no room. Returns the first without a result, and adds
     /// the system calls to `calls`.
     #[inline]

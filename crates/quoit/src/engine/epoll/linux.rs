@@ -19,6 +19,15 @@ pub struct Epoll {
 }
 
 impl Epoll {
+    fn control(&self, operation: i32, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
+        let mut event = ReadyEvent { events, u64: value };
+        // SAFETY: the kernel reads one event.
+        Errno::check(unsafe {
+            libc::epoll_ctl(self.instance.as_raw_fd(), operation, descriptor, &raw mut event)
+        })?;
+        Ok(())
+    }
+
     fn wait_milliseconds(&self, events: &mut [ReadyEvent], timeout: i32) -> Result<usize, Errno> {
         // SAFETY: the kernel writes at most as many events as the slice has.
         let count = unsafe {
@@ -81,17 +90,11 @@ impl EpollSys for Epoll {
     }
 
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
-        let mut event = ReadyEvent { events, u64: value };
-        // SAFETY: the kernel reads one event.
-        Errno::check(unsafe {
-            libc::epoll_ctl(
-                self.instance.as_raw_fd(),
-                libc::EPOLL_CTL_ADD,
-                descriptor,
-                &raw mut event,
-            )
-        })?;
-        Ok(())
+        self.control(libc::EPOLL_CTL_ADD, descriptor, events, value)
+    }
+
+    fn modify(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
+        self.control(libc::EPOLL_CTL_MOD, descriptor, events, value)
     }
 
     fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno> {

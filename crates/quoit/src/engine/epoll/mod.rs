@@ -1,7 +1,8 @@
 //! The epoll engine: proactor operations on readiness.
 //!
-//! - **One registration a socket.** Connections are registered once, edge-triggered, for everything; listeners
-//!   once for each stretch of time in which they accept. No `EPOLL_CTL_MOD` is ever made.
+//! - **One registration a socket.** Connections are registered once, edge-triggered; listeners once for each stretch of
+//!   time in which they accept. What is not TCP is registered for room to send only while a send waits for it, as its
+//!   sockets tell of room whether or not they were full: that is the only `EPOLL_CTL_MOD`, and few sends wait.
 //! - **Inline first.** A send is tried before it is submitted, and what it sent is known without a completion. Receiving and accepting are tried as soon as
 //!   nothing says that they would find nothing: each record keeps what the last edge told (its hints) until it
 //!   has been used up, so an operation submitted later than its edge is not lost, and none is tried in vain.

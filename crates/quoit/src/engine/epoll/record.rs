@@ -131,6 +131,8 @@ pub(super) struct Connection {
     pub(super) sequence: u32,
     /// Registered with epoll.
     pub(super) watched: bool,
+    /// And for room to send.
+    pub(super) watched_for_room: bool,
     /// In the list of what can go on.
     pub(super) listed: bool,
     /// A receive may find something: the last edge has not been used up.
@@ -140,8 +142,8 @@ pub(super) struct Connection {
     /// The end of the stream, an error or urgent data is in the socket: a short read does not mean that
     /// nothing is left, and no further edge needs to come.
     pub(super) read_on: bool,
-    /// A short read never means that nothing is left, since this is not TCP.
-    pub(super) stops_early: bool,
+    /// A short read means that nothing is left, and room is told of only when none was found. Known once it is registered.
+    pub(super) is_tcp: bool,
     /// Its receive has waited for a slot: it comes before those of others.
     pub(super) waited: bool,
     /// A connection attempt is under way.
@@ -162,11 +164,12 @@ impl Connection {
             descriptor: -1,
             sequence,
             watched: false,
+            watched_for_room: false,
             listed: false,
             readable: false,
             writable: true,
             read_on: false,
-            stops_early: false,
+            is_tcp: false,
             waited: false,
             connecting: false,
             budget: 0,
@@ -182,13 +185,17 @@ impl Connection {
 
     /// Whether an operation is outstanding that can go on without an edge.
     pub(super) fn can_go_on(&self) -> bool {
-        (self.budget > 0 && self.readable)
-            || ((self.connecting || self.outgoing.is_something()) && self.writable)
+        (self.budget > 0 && self.readable) || (self.waits_for_room() && self.writable)
+    }
+
+    /// Whether an operation is outstanding that goes on when there is room to send.
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.connecting || self.outgoing.is_something()
     }
 
     /// Whether any operation is outstanding.
     pub(super) fn is_busy(&self) -> bool {
-        self.connecting || self.budget > 0 || self.outgoing.is_something()
+        self.budget > 0 || self.waits_for_room()
     }
 }
 
@@ -236,6 +243,8 @@ pub(super) struct DatagramSocket {
     pub(super) readable: bool,
     /// A send may find room: the socket was not found full since the last edge.
     pub(super) writable: bool,
+    /// Registered for room to send.
+    pub(super) watched_for_room: bool,
     /// An error is in the socket: fewer datagrams than were asked for do not mean that nothing is left.
     pub(super) read_on: bool,
     /// An edge has told of an error that the loop was not told of.

@@ -14,8 +14,12 @@ use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::SocketSys;
 
-/// What connections are registered for: everything, once.
-const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET);
+/// What connections are registered for.
+const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET);
+/// And with room to send. TCP tells of room only who has found none (`sk_stream_write_space`), so its connections are registered for
+/// that from the start. Unix sockets tell whenever the peer has taken something (`unix_write_space`): theirs are only as long as
+/// somebody waits, or each response would wake the loop once more when the peer reads it.
+const WATCHED_FOR_ROOM: u32 = WATCHED | bits(libc::EPOLLOUT);
 /// The events with which a receive may find something, be it an error.
 const READABLE: u32 =
     bits(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR);
@@ -32,16 +36,49 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         if connection.watched {
             return Ok(());
         }
+        self.register(slot, false)
+    }
+
+    /// As [`watch`](Self::watch), and for room to send.
+    fn watch_for_room(&mut self, slot: Slot) -> Result<(), Errno> {
+        let connection = self.connections.get(slot);
+        if connection.watched_for_room {
+            return Ok(());
+        }
+        if !connection.watched {
+            return self.register(slot, true);
+        }
+        self.counters.system_calls.add(1);
+        let key = Key::connection(slot, connection.sequence);
+        self.kernel
+            .modify(connection.descriptor, WATCHED_FOR_ROOM, key.to_bits())?;
+        connection.watched_for_room = true;
+        Ok(())
+    }
+
+    /// Nobody waits for room, and the socket has told of some.
+    #[cold]
+    fn stop_watching_for_room(&mut self, slot: Slot) {
+        let connection = self.connections.get(slot);
+        self.counters.system_calls.add(1);
+        let key = Key::connection(slot, connection.sequence);
+        // Where it fails the socket goes on to tell, which costs time and nothing else.
+        let result = self.kernel.modify(connection.descriptor, WATCHED, key.to_bits());
+        connection.watched_for_room = result.is_err();
+    }
+
+    fn register(&mut self, slot: Slot, for_room: bool) -> Result<(), Errno> {
+        let connection = self.connections.get(slot);
         // Only TCP fills a read as far as its bytes go. A read from a Unix socket also stops behind a message
         // that carries descriptors, with more bytes behind it (`unix(7)`), and no edge follows.
         self.counters.system_calls.add(2);
-        connection.stops_early = self.kernel.protocol(connection.descriptor)? != libc::IPPROTO_TCP;
-        self.kernel.add(
-            connection.descriptor,
-            WATCHED,
-            Key::connection(slot, connection.sequence).to_bits(),
-        )?;
+        connection.is_tcp = self.kernel.protocol(connection.descriptor)? == libc::IPPROTO_TCP;
+        let for_room = for_room || connection.is_tcp;
+        let key = Key::connection(slot, connection.sequence);
+        let events = if for_room { WATCHED_FOR_ROOM } else { WATCHED };
+        self.kernel.add(connection.descriptor, events, key.to_bits())?;
         connection.watched = true;
+        connection.watched_for_room = for_room;
         Ok(())
     }
 
@@ -55,6 +92,9 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         connection.writable |= events & WRITABLE != 0;
         if connection.can_go_on() {
             list(connection, key, &mut self.runnable);
+        }
+        if !connection.is_tcp && events & bits(libc::EPOLLOUT) != 0 && !connection.waits_for_room() {
+            self.stop_watching_for_room(key.slot());
         }
     }
 
@@ -114,7 +154,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             // get here, their attempts end at once. Interrupted attempts go on by themselves (`connect(2)`).
             Err(Errno::EINPROGRESS | Errno::EINTR) => {
                 connection.writable = false;
-                self.watch(slot).map(|()| true)
+                self.watch_for_room(slot).map(|()| true)
             }
             result => result.map(|()| false),
         };
@@ -189,7 +229,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                     let length = length as u32;
                     connection.waited = false;
                     connection.budget -= length;
-                    connection.readable = length == wanted || connection.read_on || connection.stops_early;
+                    connection.readable = length == wanted || connection.read_on || !connection.is_tcp;
                     Received::Data { slot: buffer, length }
                 }
                 nothing => {
@@ -264,14 +304,6 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         connection.outgoing = outgoing;
         if let Some(completion) = self.send(slot) {
             self.ready.push_back(completion);
-        } else if let Err(error) = self.watch(slot) {
-            let outgoing = std::mem::take(&mut self.connections.get(slot).outgoing);
-            self.ready.push_back(Completion::Sent {
-                connection: slot,
-                result: Err(error),
-                gather: outgoing.into_gather(),
-                held: false,
-            });
         } else if self.connections.get(slot).can_go_on() {
             self.list_connection(slot);
         }
@@ -311,13 +343,14 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         Some(result)
     }
 
-    /// Tries the outstanding send, if the socket is not known to be full. Returns how it ended; `None` if it
-    /// goes on or there is none.
+    /// Tries the outstanding send, if the socket is not known to be full, and otherwise sees to it that the kernel tells when it is not.
+    /// Returns how it ended; `None` if it goes on or there is none.
     #[inline(never)]
     fn send(&mut self, slot: Slot) -> Option<Completion> {
         let connection = self.connections.get(slot);
         if !connection.writable {
-            return None;
+            let error = self.watch_for_room(slot).err()?;
+            return self.end_send(slot, Err(error));
         }
         let descriptor = connection.descriptor;
         let wanted = connection.outgoing.length();
@@ -331,17 +364,21 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         };
         self.counters.system_calls.add(1);
         let from_file = matches!(connection.outgoing, Outgoing::File { .. });
-        let result = judge(
-            &self.counters,
-            &mut connection.writable,
-            wanted,
-            from_file,
-            result,
-        )?;
-        Some(Completion::Sent {
+        let writable = &mut connection.writable;
+        let result = match judge(&self.counters, writable, wanted, from_file, result) {
+            Some(result) => result,
+            None if *writable => return None,
+            None => Err(self.watch_for_room(slot).err()?),
+        };
+        self.end_send(slot, result)
+    }
+
+    fn end_send(&mut self, slot: Slot, result: Result<usize, Errno>) -> Option<Completion> {
+        let outgoing = std::mem::take(&mut self.connections.get(slot).outgoing);
+        outgoing.is_something().then(|| Completion::Sent {
             connection: slot,
             result,
-            gather: std::mem::take(&mut connection.outgoing).into_gather(),
+            gather: outgoing.into_gather(),
             held: false,
         })
     }

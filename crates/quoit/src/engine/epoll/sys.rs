@@ -27,6 +27,13 @@ pub trait EpollSys: Sized {
     /// Those of `epoll_ctl(2)`.
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno>;
 
+    /// Changes what a registered descriptor is registered for (`EPOLL_CTL_MOD`). An event that is there for that comes with the
+    /// next wait, also one that was reported before.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`.
+    fn modify(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno>;
+
     /// Unregisters a descriptor that stays open (`EPOLL_CTL_DEL`). Closing the last duplicate does so by itself.
     ///
     /// # Errors

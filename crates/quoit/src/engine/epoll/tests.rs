@@ -23,6 +23,7 @@ mod accepting;
 mod connecting;
 mod failing;
 mod receiving;
+mod room;
 mod sending;
 mod sharing;
 mod turns;

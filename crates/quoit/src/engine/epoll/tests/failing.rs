@@ -6,13 +6,14 @@ use super::accepting::clients;
 use super::*;
 
 /// The real calls, each of which first returns the errors that were set for it.
-struct Failing {
+pub(super) struct Failing {
     real: Epoll,
     accept: VecDeque<i32>,
     receive: VecDeque<i32>,
-    send: VecDeque<i32>,
+    pub(super) send: VecDeque<i32>,
     wait: VecDeque<i32>,
     add: VecDeque<i32>,
+    pub(super) modify: VecDeque<i32>,
 }
 
 fn fail(errors: &mut VecDeque<i32>) -> Result<(), Errno> {
@@ -28,6 +29,7 @@ impl EpollSys for Failing {
             send: VecDeque::new(),
             wait: VecDeque::new(),
             add: VecDeque::new(),
+            modify: VecDeque::new(),
         })
     }
 
@@ -38,6 +40,11 @@ impl EpollSys for Failing {
     fn add(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
         fail(&mut self.add)?;
         self.real.add(descriptor, events, value)
+    }
+
+    fn modify(&mut self, descriptor: RawFd, events: u32, value: u64) -> Result<(), Errno> {
+        fail(&mut self.modify)?;
+        self.real.modify(descriptor, events, value)
     }
 
     fn remove(&mut self, descriptor: RawFd) -> Result<(), Errno> {
@@ -82,7 +89,7 @@ impl EpollSys for Failing {
     }
 }
 
-fn bench() -> Bench<Failing> {
+pub(super) fn bench() -> Bench<Failing> {
     Bench::on_kernel(EpollSettings::default(), 4, 64)
 }
 
