@@ -5,6 +5,7 @@
 mod support;
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -426,46 +427,8 @@ fn a_round_of_a_parked_loop_makes_few_calls() {
     }
 }
 
-/// The client of a loop that sends back what it receives.
-trait Client {
-    fn ask(&mut self);
-    fn take_answer(&mut self);
-}
-
-struct OfStream<S>(S);
-
-impl<S: Read + Write> Client for OfStream<S> {
-    fn ask(&mut self) {
-        self.0.write_all(b"once").unwrap();
-    }
-
-    fn take_answer(&mut self) {
-        self.0.read_exact(&mut [0; 4]).unwrap();
-    }
-}
-
-impl Client for UdpSocket {
-    fn ask(&mut self) {
-        self.send(b"once").unwrap();
-    }
-
-    fn take_answer(&mut self) {
-        assert_eq!(self.recv(&mut [0; 5]).unwrap(), 4);
-    }
-}
-
-impl Client for UnixDatagram {
-    fn ask(&mut self) {
-        self.send(b"once").unwrap();
-    }
-
-    fn take_answer(&mut self) {
-        assert_eq!(self.recv(&mut [0; 5]).unwrap(), 4);
-    }
-}
-
 /// A client of each kind of socket, and what the loop has for it.
-fn clients(event_loop: &mut Loop, folder: &Path) -> Vec<(&'static str, Box<dyn Client>)> {
+fn clients(event_loop: &mut Loop, folder: &Path) -> [(&'static str, File); 4] {
     let address = support::listen_on(event_loop);
     let tcp = TcpStream::connect(address).unwrap();
     tcp.set_nodelay(true).unwrap();
@@ -490,12 +453,14 @@ fn clients(event_loop: &mut Loop, folder: &Path) -> Vec<(&'static str, Box<dyn C
     bind(&format!("unix:{}", path.display()));
     let unix_datagram = UnixDatagram::bind(folder.join("client")).unwrap();
     unix_datagram.connect(&path).unwrap();
-    vec![
-        ("TCP", Box::new(OfStream(tcp))),
-        ("Unix stream", Box::new(OfStream(unix))),
-        ("UDP", Box::new(udp)),
-        ("Unix datagram", Box::new(unix_datagram)),
+    // Each write is a datagram, and each read takes one.
+    [
+        ("TCP", OwnedFd::from(tcp)),
+        ("Unix stream", unix.into()),
+        ("UDP", udp.into()),
+        ("Unix datagram", unix_datagram.into()),
     ]
+    .map(|(kind, socket)| (kind, socket.into()))
 }
 
 /// A loop that waits for requests is not told that there is room for responses: it never had too little. One that is would wake
@@ -528,7 +493,7 @@ fn what_a_peer_takes_wakes_nobody() {
             let mut poller = Poller::new(false);
             let mut turns = 0;
             for round in 0..=ROUNDS {
-                client.ask();
+                client.write_all(b"once").unwrap();
                 // The first also accepts, and registers.
                 if round == 1 {
                     turns = event_loop.counters().turns;
@@ -541,7 +506,7 @@ fn what_a_peer_takes_wakes_nobody() {
                     }
                     poller.wait(&event_loop, limit);
                 }
-                client.take_answer();
+                assert_eq!(client.read(&mut [0; 5]).unwrap(), 4);
                 assert!(
                     !poller.wait(&event_loop, Some(Duration::ZERO)),
                     "{engine}, {kind}: woken by what the peer has taken"

@@ -4,18 +4,15 @@ use std::os::fd::RawFd;
 
 use super::record::{DatagramSocket, Key};
 use super::sys::EpollSys;
-use super::{EpollEngine, bits};
+use super::{EpollEngine, ROOM, bits};
 use crate::datagram::{CONTROL_OFFSET, Head, NAME_OFFSET, NAME_ROOM};
 use crate::engine::{Completion, Completions, DatagramBatch, DatagramReceived, FilledBuffer, SendManner};
 use crate::errno::Errno;
 use crate::id::Slot;
 use crate::sys::SocketSys;
 
-/// What datagram sockets are registered for.
-const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLET);
-/// And with room to send, as long as somebody waits for it. The kernel tells of it whenever a datagram has left the socket's memory,
-/// full or not (`sock_def_write_space`): each response would wake the loop once more.
-const WATCHED_FOR_ROOM: u32 = WATCHED | bits(libc::EPOLLOUT);
+/// What datagram sockets are registered for, but for room to send.
+pub(super) const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLET);
 /// The events with which a receive may find something, be it an error.
 const READABLE: u32 = bits(libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR);
 /// The events with which fewer datagrams than were asked for do not mean that nothing is left: errors may come behind
@@ -117,35 +114,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         socket.read_on |= events & READ_ON != 0;
         socket.marked |= events & bits(libc::EPOLLERR) != 0;
         socket.writable |= events & WRITABLE != 0;
-        let is_idle_room = events & bits(libc::EPOLLOUT) != 0 && socket.batch.is_none();
+        let is_unwanted = events & ROOM != 0 && socket.batch.is_none();
         self.list_datagram(key.slot());
-        if is_idle_room {
-            self.stop_watching_datagrams_for_room(key.slot());
+        if is_unwanted {
+            self.stop_watching_room(key);
         }
-    }
-
-    fn watch_datagrams_for_room(&mut self, slot: Slot) -> Result<(), Errno> {
-        let socket = self.datagrams.get(slot);
-        if socket.watched_for_room {
-            return Ok(());
-        }
-        self.counters.system_calls.add(1);
-        let key = Key::datagram(slot, socket.sequence);
-        self.kernel
-            .modify(socket.descriptor, WATCHED_FOR_ROOM, key.to_bits())?;
-        socket.watched_for_room = true;
-        Ok(())
-    }
-
-    /// Nobody waits for room, and the socket has told of some.
-    #[cold]
-    fn stop_watching_datagrams_for_room(&mut self, slot: Slot) {
-        let socket = self.datagrams.get(slot);
-        self.counters.system_calls.add(1);
-        let key = Key::datagram(slot, socket.sequence);
-        // Where it fails the socket goes on to tell, which costs time and nothing else.
-        let result = self.kernel.modify(socket.descriptor, WATCHED, key.to_bits());
-        socket.watched_for_room = result.is_err();
     }
 
     /// Puts the socket into the list of what can go on, if it can.
@@ -274,7 +247,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
             batch.begin();
         }
         socket.writable = false;
-        if let Err(error) = self.watch_datagrams_for_room(slot) {
+        let key = Key::datagram(slot, socket.sequence);
+        if let Err(error) = self.watch_room(key, true) {
             batch.end(error);
             return Some(batch);
         }

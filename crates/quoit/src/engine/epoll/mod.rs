@@ -56,6 +56,13 @@ const fn bits(flags: i32) -> u32 {
     flags as u32
 }
 
+/// What sockets are registered for besides while a send waits for room.
+///
+/// TCP tells of room only who has found none (`sk_stream_write_space`), so its connections are registered for it from the start.
+/// Other sockets tell whenever the peer has taken something, full or not (`unix_write_space`, `sock_def_write_space`): each response
+/// would wake the loop once more.
+const ROOM: u32 = bits(libc::EPOLLOUT);
+
 /// How much an epoll engine does at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct EpollSettings {
@@ -189,6 +196,34 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         Ok(())
     }
 
+    /// Has the kernel tell when a registered connection or datagram socket has room to send, or no longer.
+    fn watch_room(&mut self, key: Key, watched: bool) -> Result<(), Errno> {
+        let slot = key.slot();
+        let (descriptor, was_watched, events) = if key.is_connection() {
+            let connection = self.connections.get(slot);
+            let was_watched = &mut connection.watched_for_room;
+            (connection.descriptor, was_watched, stream::WATCHED)
+        } else {
+            let socket = self.datagrams.get(slot);
+            (socket.descriptor, &mut socket.watched_for_room, datagram::WATCHED)
+        };
+        if *was_watched == watched {
+            return Ok(());
+        }
+        let events = if watched { events | ROOM } else { events };
+        self.counters.system_calls.add(1);
+        self.kernel.modify(descriptor, events, key.to_bits())?;
+        *was_watched = watched;
+        Ok(())
+    }
+
+    /// A socket has told of room, and nobody waits for it.
+    #[cold]
+    fn stop_watching_room(&mut self, key: Key) {
+        // Where it fails the socket goes on to tell, which costs time and nothing else.
+        let _ = self.watch_room(key, false);
+    }
+
     fn cancel(&mut self, handle: Handle, kind: Kind) {
         let ended = match (handle, kind) {
             (Handle::Listener(slot), Kind::Accept) => self.cancel_accept(slot),
@@ -207,15 +242,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
                     more: false,
                 })
             }
-            (Handle::Connection(slot), Kind::Send) => {
-                let outgoing = std::mem::take(&mut self.connections.get(slot).outgoing);
-                outgoing.is_something().then(|| Completion::Sent {
-                    connection: slot,
-                    result: Err(Errno::ECANCELED),
-                    gather: outgoing.into_gather(),
-                    held: false,
-                })
-            }
+            (Handle::Connection(slot), Kind::Send) => self.end_send(slot, Err(Errno::ECANCELED)),
             (Handle::Datagram(slot), Kind::Receive) => {
                 let socket = self.datagrams.get(slot);
                 std::mem::take(&mut socket.receiving).then_some(Completion::DatagramReceived {

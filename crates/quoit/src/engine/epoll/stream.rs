@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use super::record::{Connection, Key, Outgoing};
 use super::sys::EpollSys;
-use super::{EpollEngine, bits};
+use super::{EpollEngine, ROOM, bits};
 use crate::address::SocketAddress;
 use crate::counters::LiveCounters;
 use crate::engine::{Completion, Completions, Message, Received};
@@ -14,12 +14,8 @@ use crate::id::Slot;
 use crate::pool::Pool;
 use crate::sys::SocketSys;
 
-/// What connections are registered for.
-const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET);
-/// And with room to send. TCP tells of room only who has found none (`sk_stream_write_space`), so its connections are registered for
-/// that from the start. Unix sockets tell whenever the peer has taken something (`unix_write_space`): theirs are only as long as
-/// somebody waits, or each response would wake the loop once more when the peer reads it.
-const WATCHED_FOR_ROOM: u32 = WATCHED | bits(libc::EPOLLOUT);
+/// What connections are registered for, but for room to send.
+pub(super) const WATCHED: u32 = bits(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET);
 /// The events with which a receive may find something, be it an error.
 const READABLE: u32 =
     bits(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR);
@@ -42,29 +38,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
     /// As [`watch`](Self::watch), and for room to send.
     fn watch_for_room(&mut self, slot: Slot) -> Result<(), Errno> {
         let connection = self.connections.get(slot);
-        if connection.watched_for_room {
-            return Ok(());
-        }
         if !connection.watched {
             return self.register(slot, true);
         }
-        self.counters.system_calls.add(1);
         let key = Key::connection(slot, connection.sequence);
-        self.kernel
-            .modify(connection.descriptor, WATCHED_FOR_ROOM, key.to_bits())?;
-        connection.watched_for_room = true;
-        Ok(())
-    }
-
-    /// Nobody waits for room, and the socket has told of some.
-    #[cold]
-    fn stop_watching_for_room(&mut self, slot: Slot) {
-        let connection = self.connections.get(slot);
-        self.counters.system_calls.add(1);
-        let key = Key::connection(slot, connection.sequence);
-        // Where it fails the socket goes on to tell, which costs time and nothing else.
-        let result = self.kernel.modify(connection.descriptor, WATCHED, key.to_bits());
-        connection.watched_for_room = result.is_err();
+        self.watch_room(key, true)
     }
 
     fn register(&mut self, slot: Slot, for_room: bool) -> Result<(), Errno> {
@@ -75,7 +53,7 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         connection.is_tcp = self.kernel.protocol(connection.descriptor)? == libc::IPPROTO_TCP;
         let for_room = for_room || connection.is_tcp;
         let key = Key::connection(slot, connection.sequence);
-        let events = if for_room { WATCHED_FOR_ROOM } else { WATCHED };
+        let events = if for_room { WATCHED | ROOM } else { WATCHED };
         self.kernel.add(connection.descriptor, events, key.to_bits())?;
         connection.watched = true;
         connection.watched_for_room = for_room;
@@ -93,8 +71,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         if connection.can_go_on() {
             list(connection, key, &mut self.runnable);
         }
-        if !connection.is_tcp && events & bits(libc::EPOLLOUT) != 0 && !connection.waits_for_room() {
-            self.stop_watching_for_room(key.slot());
+        if !connection.is_tcp && events & ROOM != 0 && !connection.waits_for_room() {
+            self.stop_watching_room(key);
         }
     }
 
@@ -373,7 +351,8 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         self.end_send(slot, result)
     }
 
-    fn end_send(&mut self, slot: Slot, result: Result<usize, Errno>) -> Option<Completion> {
+    /// Ends the outstanding send, if there is one.
+    pub(super) fn end_send(&mut self, slot: Slot, result: Result<usize, Errno>) -> Option<Completion> {
         let outgoing = std::mem::take(&mut self.connections.get(slot).outgoing);
         outgoing.is_something().then(|| Completion::Sent {
             connection: slot,
