@@ -9,10 +9,6 @@ import java.util.ArrayList;
 final class CommandBatch {
     private static final int FIRST_CAPACITY = 1024;
 
-    /** What one connection may copy in a turn without asking again. */
-    static final int REGION_BYTES = 4096;
-
-    /** Between regions, so that their first bytes, mostly all that is used, do not share one set of the caches. */
     private static final int CACHE_LINE_BYTES = 64;
 
     private final NativeLibrary library;
@@ -140,9 +136,9 @@ final class CommandBatch {
         return at;
     }
 
-    /** Lengthens a send of this batch. */
-    void sendMore(int at, int length) {
-        memory.putInt(at + Command.LENGTH, length);
+    /** Lengthens a send of this batch, whose bytes may stand elsewhere now. */
+    void sendMore(int at, long data, int length) {
+        memory.putLong(at + Command.DATA, data).putInt(at + Command.LENGTH, length);
     }
 
     /** The list for the next {@link #sendPieces}: to be begun, and filled, by whoever sends. */
@@ -172,20 +168,42 @@ final class CommandBatch {
 
     // ---- staging ----
 
-    /** Reserves room for bytes that the next turn copies, and returns its offset; -1 if there is none. */
+    /** Reserves a region for bytes that the next turn copies, and returns its offset; -1 if there is no room. */
     int stage(int bytes) {
-        int offset = staged;
-        if (bytes > (half + 1) * halfBytes - offset) {
+        int region = staged;
+        if (bytes > halfEnd() - region) {
             return -1;
         }
-        // Aligned.
-        staged = (offset + bytes + 7 & ~7) + CACHE_LINE_BYTES;
-        return offset;
+        staged = behind(region, bytes);
+        return region;
     }
 
-    /** Gives back the last reservation, from an offset on. */
-    void unstage(int offset) {
-        staged = offset;
+    /** What a region of so many bytes may become where it is: longer only if it is the last one. */
+    int roomAt(int region, int bytes) {
+        return staged == behind(region, bytes) ? halfEnd() - region : bytes;
+    }
+
+    /** Lengthens the last region. */
+    void extend(int region, int bytes) {
+        staged = behind(region, bytes);
+    }
+
+    /** Makes a longer region of one that is not the last: elsewhere, with its bytes; returns its offset, or -1. */
+    int move(int region, int bytes, int longer) {
+        int moved = stage(longer);
+        if (moved >= 0) {
+            stage(moved, stagingAddress + region, bytes);
+        }
+        return moved;
+    }
+
+    private int halfEnd() {
+        return (half + 1) * halfBytes;
+    }
+
+    /** Where the region behind one begins: on a line of its own. */
+    private static int behind(int region, int bytes) {
+        return region + bytes + CACHE_LINE_BYTES - 1 & -CACHE_LINE_BYTES;
     }
 
     /** All turns so far have told everything: what they read from the other half is needed no more. */

@@ -29,6 +29,9 @@ final class Outbound {
     /** Bytes from which a send is offered to the kernel at once: what the library takes so on either engine. */
     private static final int LEAST_AT_ONCE = 8 << 10;
 
+    /** Up to so many bytes, what is flushed behind a copied send of the same batch becomes part of it, whatever its messages. */
+    private static final int LEAST_FOLLOWING = 4 << 10;
+
     private static final int NONE = -1;
 
     private final AbstractQuoitStreamChannel channel;
@@ -209,15 +212,14 @@ final class Outbound {
             return true;
         }
         CommandBatch commands = handler.commands();
-        int room = Math.max(bytes, CommandBatch.REGION_BYTES);
-        int region = commands.stage(room);
+        int region = commands.stage(bytes);
         if (region < 0) {
             return false;
         }
-        walk.stage(flushed, region, room);
+        walk.stage(flushed, region, bytes);
         staged = region;
         stagedLength = bytes;
-        stagedRoom = room;
+        stagedRoom = bytes;
         stagedCommand = commands.send(channel.connection(), commands.stagingAddress() + region, bytes, COPY_TOKEN);
         flies();
         wrote(bytes, walk.pieces());
@@ -225,20 +227,49 @@ final class Outbound {
         return true;
     }
 
-    /** Lengthens the copied send of the present batch. */
+    /** Lengthens the copied send of the present batch by all that is flushed, if it has room for that. */
     private boolean append(ChannelOutboundBuffer flushed) throws IOException {
         QuoitIoHandler handler = channel.handler();
+        CommandBatch commands = handler.commands();
         OutboundWalk walk = handler.walk();
-        if (!walk.stage(flushed, staged + stagedLength, stagedRoom - stagedLength)) {
-            return false;
+        int room = Math.min(commands.roomAt(staged, stagedRoom), LEAST_FOLLOWING);
+        if (!walk.stage(flushed, staged + stagedLength, room - stagedLength)) {
+            if (!walk.isToBeCopied(flushed) || !makeRoom(walk.bytes())) {
+                return false;
+            }
+            walk.stage(flushed, staged + stagedLength, walk.bytes());
         }
         int bytes = walk.bytes();
         if (bytes > 0) {
             stagedLength += bytes;
-            handler.commands().sendMore(stagedCommand, stagedLength);
+            if (stagedLength > stagedRoom) {
+                stagedRoom = stagedLength;
+                commands.extend(staged, stagedRoom);
+            }
+            commands.sendMore(stagedCommand, commands.stagingAddress() + staged, stagedLength);
             wrote(bytes, walk.pieces());
         }
         letGo(flushed, bytes);
+        return true;
+    }
+
+    /** Makes sure that so many more bytes have room behind those that are staged, if a connection may have as many copied. */
+    private boolean makeRoom(int bytes) {
+        CommandBatch commands = channel.handler().commands();
+        int most = channel.handler().walk().copyMost();
+        int length = stagedLength + bytes;
+        if (length > most) {
+            return false;
+        }
+        if (length > commands.roomAt(staged, stagedRoom)) {
+            int longer = Math.min(2 * length, most);
+            int moved = commands.move(staged, stagedLength, longer);
+            if (moved < 0) {
+                return false;
+            }
+            staged = moved;
+            stagedRoom = longer;
+        }
         return true;
     }
 
@@ -443,6 +474,20 @@ final class Outbound {
 
     /** The library has told all that it refused of that batch. */
     void batchTaken() {
+        if (broken == null) {
+            toldAll();
+        } else {
+            // It ends the channel: behind what was received, of which this run may bring some.
+            channel.handler().breaks(this);
+        }
+    }
+
+    /** The run has told all else, too. */
+    void brokenRunEnded() {
+        toldAll();
+    }
+
+    private void toldAll() {
         inBatch = false;
         if (resent) {
             // Taken at last.

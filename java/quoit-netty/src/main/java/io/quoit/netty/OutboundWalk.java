@@ -27,7 +27,7 @@ final class OutboundWalk implements ChannelOutboundBuffer.MessageProcessor {
     private final CommandBatch commands;
     private final PieceLists pieceLists;
     private final int copyThreshold;
-    /** What a flush of small messages may have to be copied: no more than the library takes at once. */
+    /** What flushes of small messages may have to be copied: no more than the library takes at once. */
     private final int copyMost;
 
     private final int highWater;
@@ -48,6 +48,11 @@ final class OutboundWalk implements ChannelOutboundBuffer.MessageProcessor {
         copyThreshold = config.copyThreshold();
         highWater = config.highWater();
         copyMost = Math.min(SMALL_MESSAGES_TIMES * copyThreshold, highWater);
+    }
+
+    /** What a connection may have copied in one turn. */
+    int copyMost() {
+        return copyMost;
     }
 
     /** Of the messages that were measured or staged last. */

@@ -30,6 +30,8 @@ public final class QuoitIoHandler implements IoHandler {
     private static final InternalLogger LOGGER = InternalLoggerFactory.getInstance(QuoitIoHandler.class);
 
     private static final int EVENTS = 1024;
+    /** The kind of an event that was told before its turn. */
+    private static final short TOLD = 0;
     private static final int STAGING_BYTES = 1 << 20;
 
     /** Tokens of connects and attaches; those of sends are below, or {@link Outbound#COPY_TOKEN}. */
@@ -71,6 +73,8 @@ public final class QuoitIoHandler implements IoHandler {
     private final ArrayList<Outbound> flights = new ArrayList<>();
 
     private int flightsTaken;
+    /** Channels whose sends are refused for good, which end when all events of this run were reported. */
+    private final ArrayList<Outbound> breaking = new ArrayList<>();
 
     private long nextToken = FIRST_PENDING_TOKEN;
     /** The next turn must not wait: something follows it. */
@@ -247,6 +251,12 @@ public final class QuoitIoHandler implements IoHandler {
     }
 
     private int handle(int filled) {
+        if (filled < EVENTS) {
+            // All that the library refused is among these events.
+            followUpSends(filled);
+        } else {
+            hurry = true;
+        }
         int handled = 0;
         for (int event = 0; event < filled; event++) {
             try {
@@ -264,12 +274,14 @@ public final class QuoitIoHandler implements IoHandler {
             }
         }
         completions.clear();
-        if (filled < EVENTS) {
-            // All that the library refused has been told.
-            followUpSends();
-        } else {
-            hurry = true;
+        for (int channel = 0; channel < breaking.size(); channel++) {
+            try {
+                breaking.get(channel).brokenRunEnded();
+            } catch (Throwable failure) {
+                LOGGER.warn("Quoit: a channel failed when its sends were refused", failure);
+            }
         }
+        breaking.clear();
         return handled;
     }
 
@@ -381,8 +393,21 @@ public final class QuoitIoHandler implements IoHandler {
         }
     }
 
-    private void followUpSends() {
+    /**
+     * Tells the channels of the last batches what became of their sends. First of all: what a handler writes next can be
+     * copied then, and is done at once.
+     */
+    private void followUpSends(int filled) {
         commands.turnsTold();
+        if (flightsTaken == 0) {
+            return;
+        }
+        for (int at = 0; at < filled * Event.SIZE; at += Event.SIZE) {
+            if (events.getShort(at + Event.KIND) == Abi.EVENT_REFUSED && events.getLong(at + Event.TOKEN) < FIRST_PENDING_TOKEN) {
+                dispatch(at);
+                events.putShort(at + Event.KIND, TOLD);
+            }
+        }
         int taken = flightsTaken;
         flightsTaken = 0;
         for (int flight = 0; flight < taken; flight++) {
@@ -412,6 +437,11 @@ public final class QuoitIoHandler implements IoHandler {
     /** Asks for {@link Outbound#batchTaken()} after the turn that takes the present batch. */
     void flies(Outbound outbound) {
         flights.add(outbound);
+    }
+
+    /** Asks for {@link Outbound#brokenRunEnded()} when all events of this run have been reported. */
+    void breaks(Outbound outbound) {
+        breaking.add(outbound);
     }
 
     /** The next turn must not wait. */

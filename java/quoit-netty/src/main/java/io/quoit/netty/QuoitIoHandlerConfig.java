@@ -40,6 +40,7 @@ public final class QuoitIoHandlerConfig {
     private static final int MAX_DATAGRAM_SOCKETS = 1024;
     private static final int MAX_SLOTS = 1 << 15;
     private static final int MAX_QUEUE = 1 << 15;
+    private static final int MAX_COPY_THRESHOLD = 4 << 10;
     private static final long MAX_SPIN_NANOS = 1_000_000_000L;
     private static final long MIN_COALESCE_NANOS = 1_000L;
     private static final long MAX_COALESCE_NANOS = 100_000_000L;
@@ -189,14 +190,15 @@ public final class QuoitIoHandlerConfig {
      * Sets up to how many bytes a flush is copied into the loop's memory: its promises are then done, and its buffers
      * released, at once, before the kernel has taken the bytes. More than that is sent from the buffers' own memory, and
      * the promises are done when the kernel has it. A flush of small messages, which have at most a quarter of this each
-     * on average, is copied up to eight times as many bytes, but not past the native high-water mark.
+     * on average, is copied up to eight times as many bytes, but not past the native high-water mark. That is also what a
+     * channel may have copied in one run of its loop by several flushes; others wait for the next run.
      *
      * @param bytes 0 to 4,096; 0 copies nothing
      * @return a changed copy
      */
     public QuoitIoHandlerConfig withCopyThreshold(int bytes) {
         Values changed = values.copy();
-        changed.copyThreshold = ObjectUtil.checkInRange(bytes, 0, CommandBatch.REGION_BYTES, "bytes");
+        changed.copyThreshold = ObjectUtil.checkInRange(bytes, 0, MAX_COPY_THRESHOLD, "bytes");
         return new QuoitIoHandlerConfig(changed);
     }
 
