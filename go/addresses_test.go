@@ -63,6 +63,32 @@ func (r *recorder) place(what string, address net.Addr) {
 	}
 }
 
+var loopbacks = []string{"127.0.0.1", "::1"}
+
+// at is where a listener is, if it listens at that host.
+func at(host string, l net.Listener) string {
+	return net.JoinHostPort(host, fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+}
+
+// reachesStranger says whether somebody listens at the listener's port where a listener of this network and address does not:
+// another process, which the kernel has given the same port of the other family. Nobody would accept what is dialed there.
+func reachesStranger(network string, l net.Listener) bool {
+	ip := l.Addr().(*net.TCPAddr).IP
+	for _, host := range loopbacks {
+		ofHost := net.ParseIP(host)
+		sameFamily := (ip.To4() == nil) == (ofHost.To4() == nil)
+		bothFamilies := network == "tcp" && ip.Equal(net.IPv6unspecified)
+		if bothFamilies || sameFamily && (ip.IsUnspecified() || ip.Equal(ofHost)) {
+			continue
+		}
+		if stranger, err := net.Dial("tcp", at(host, l)); err == nil {
+			stranger.Close()
+			return true
+		}
+	}
+	return false
+}
+
 // What can be listened on, and what that is called.
 func TestAddressesAreThoseOfPackageNet(t *testing.T) {
 	for _, address := range []string{
@@ -87,11 +113,19 @@ func TestAddressesAreThoseOfPackageNet(t *testing.T) {
 						r.see("listen", err)
 						return
 					}
+					for elsewhere := 0; reachesStranger(network, l); elsewhere++ {
+						l.Close()
+						if elsewhere == 10 {
+							t.Fatalf("%v of %s can be reached where package net does not listen", l.Addr(), network)
+						}
+						if l, err = d.listen(network, address); err != nil {
+							t.Fatal(err)
+						}
+					}
 					defer l.Close()
 					r.place("local", l.Addr())
-					port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-					for _, host := range []string{"127.0.0.1", "::1"} {
-						peer, err := net.Dial("tcp", net.JoinHostPort(host, port))
+					for _, host := range loopbacks {
+						peer, err := net.Dial("tcp", at(host, l))
 						if err != nil {
 							r.see(host, err)
 							continue
