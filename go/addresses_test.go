@@ -116,10 +116,10 @@ func TestAddressesAreThoseOfPackageNet(t *testing.T) {
 					for elsewhere := 0; reachesStranger(network, l); elsewhere++ {
 						l.Close()
 						if elsewhere == 10 {
-							t.Fatalf("%v of %s can be reached where package net does not listen", l.Addr(), network)
+							r.t.Fatalf("%v of %s can be reached where package net does not listen", l.Addr(), network)
 						}
 						if l, err = d.listen(network, address); err != nil {
-							t.Fatal(err)
+							r.t.Fatal(err)
 						}
 					}
 					defer l.Close()

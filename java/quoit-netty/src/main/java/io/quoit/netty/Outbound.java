@@ -482,12 +482,8 @@ final class Outbound {
         }
     }
 
-    /** The run has told all else, too. */
-    void brokenRunEnded() {
-        toldAll();
-    }
-
-    private void toldAll() {
+    /** All that was refused is told, and before an end for that all else of the run. */
+    void toldAll() {
         inBatch = false;
         if (resent) {
             // Taken at last.

@@ -276,7 +276,7 @@ public final class QuoitIoHandler implements IoHandler {
         completions.clear();
         for (int channel = 0; channel < breaking.size(); channel++) {
             try {
-                breaking.get(channel).brokenRunEnded();
+                breaking.get(channel).toldAll();
             } catch (Throwable failure) {
                 LOGGER.warn("Quoit: a channel failed when its sends were refused", failure);
             }
@@ -439,7 +439,7 @@ public final class QuoitIoHandler implements IoHandler {
         flights.add(outbound);
     }
 
-    /** Asks for {@link Outbound#brokenRunEnded()} when all events of this run have been reported. */
+    /** Asks for {@link Outbound#toldAll()} when all events of this run have been reported. */
     void breaks(Outbound outbound) {
         breaking.add(outbound);
     }
