@@ -36,6 +36,8 @@ class ShortWritesTest {
     /** More than one read brings, so that the loop turns several times while all of it is there. */
     private static final int SENT_BYTES = 1 << 20;
 
+    private static final int PART_BYTES = 300;
+
     private EventLoopGroup group;
 
     /** The writes that were not done when they were flushed, by their number. */
@@ -158,12 +160,19 @@ class ShortWritesTest {
         assertEquals(side == Side.STOCK ? List.of() : List.of(2, 3), late);
     }
 
-    /** What is written to several connections by turns goes to each as a whole. */
+    private void write(Channel channel, byte[] all, int round) {
+        byte[] part = Arrays.copyOfRange(all, round * PART_BYTES, (round + 1) * PART_BYTES);
+        if (!channel.writeAndFlush(Unpooled.copiedBuffer(part)).isSuccess()) {
+            late.add(round);
+        }
+    }
+
+    /** What is written to several connections, twice to each and then by turns, goes to each as a whole. */
     @ParameterizedTest
     @EnumSource
     void ofManyConnectionsByTurns(Side side) throws Exception {
         int rounds = 20;
-        byte[] all = Peers.bytes(rounds * 300);
+        byte[] all = Peers.bytes(rounds * PART_BYTES);
         List<Channel> channels = new ArrayList<>();
         CompletableFuture<List<Channel>> reached = new CompletableFuture<>();
         int peers = 5;
@@ -195,12 +204,13 @@ class ShortWritesTest {
             }
             reached.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
             group.submit(() -> {
-                for (int round = 0; round < rounds; round++) {
-                    byte[] part = Arrays.copyOfRange(all, round * 300, (round + 1) * 300);
+                for (Channel channel : channels) {
+                    write(channel, all, 0);
+                    write(channel, all, 1);
+                }
+                for (int round = 2; round < rounds; round++) {
                     for (Channel channel : channels) {
-                        if (!channel.writeAndFlush(Unpooled.copiedBuffer(part)).isSuccess()) {
-                            late.add(round);
-                        }
+                        write(channel, all, round);
                     }
                 }
             }).sync();
