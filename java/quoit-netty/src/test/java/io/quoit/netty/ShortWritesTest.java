@@ -106,6 +106,16 @@ class ShortWritesTest {
         assertEquals(List.of(), late);
     }
 
+    /** Writes these, one by one, when it reads a byte; all of them have arrived then. */
+    private void writeAtOneRead(Side side, List<byte[]> responses, byte[] all) throws Exception {
+        Channel server = serve(side, 1, received -> responses);
+        try (Socket socket = Peers.connect(server)) {
+            socket.getOutputStream().write(1);
+            assertEquals(responses.size(), written.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertArrayEquals(all, Peers.read(socket, all.length));
+        }
+    }
+
     @ParameterizedTest
     @EnumSource
     void manyAtOneRead(Side side) throws Exception {
@@ -117,12 +127,7 @@ class ShortWritesTest {
             length = Math.min(length % 1500 + 97, all.length - from);
             responses.add(Arrays.copyOfRange(all, from, from + length));
         }
-        Channel server = serve(side, 1, received -> responses);
-        try (Socket socket = Peers.connect(server)) {
-            socket.getOutputStream().write(1);
-            assertEquals(responses.size(), written.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
-            assertArrayEquals(all, Peers.read(socket, all.length));
-        }
+        writeAtOneRead(side, responses, all);
         assertEquals(List.of(), late);
     }
 
@@ -136,12 +141,7 @@ class ShortWritesTest {
         for (int from = 0; from < all.length; from += length) {
             responses.add(Arrays.copyOfRange(all, from, from + length));
         }
-        Channel server = serve(side, 1, received -> responses);
-        try (Socket socket = Peers.connect(server)) {
-            socket.getOutputStream().write(1);
-            assertEquals(responses.size(), written.get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
-            assertArrayEquals(all, Peers.read(socket, all.length));
-        }
+        writeAtOneRead(side, responses, all);
         assertEquals(side == Side.STOCK ? List.of() : List.of(32, 33, 34, 35, 36, 37, 38, 39), late);
     }
 
