@@ -100,7 +100,8 @@ final class UnderTest {
         return List.of(pair(true, true), pair(true, false), pair(false, true));
     }
 
-    private static BootstrapComboFactory<ServerBootstrap, Bootstrap> pair(boolean ourServer, boolean ourClient) {
+    /** One of {@link #pairs}: an end that is not ours is one of NIO. */
+    static BootstrapComboFactory<ServerBootstrap, Bootstrap> pair(boolean ourServer, boolean ourClient) {
         return new BootstrapComboFactory<>() {
             @Override
             public ServerBootstrap newServerInstance() {
