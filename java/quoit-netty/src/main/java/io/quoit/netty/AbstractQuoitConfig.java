@@ -18,17 +18,18 @@ import java.util.Set;
 abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     private static final int NO_DESCRIPTOR = -1;
 
-    private final Set<KernelOption> supported;
     /** What was set while there was no socket; most channels are accepted ones, which have theirs from the beginning. */
     private Map<KernelOption, Integer> early = Map.of();
     private volatile boolean ownReceiveAllocator;
     private final boolean made;
 
-    AbstractQuoitConfig(Channel channel, Set<KernelOption> supported) {
+    AbstractQuoitConfig(Channel channel) {
         super(channel);
-        this.supported = supported;
         made = true;
     }
+
+    /** The options of the kernel that the channel has. */
+    abstract Set<KernelOption> supported();
 
     /** The channel's socket; negative if there is none now. */
     abstract int descriptor();
@@ -143,7 +144,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     @Override
     public Map<ChannelOption<?>, Object> getOptions() {
         ChannelOption<?>[] options =
-                supported.stream().map(option -> option.option).toArray(ChannelOption<?>[]::new);
+                supported().stream().map(option -> option.option).toArray(ChannelOption<?>[]::new);
         return getOptions(super.getOptions(), options);
     }
 
@@ -151,7 +152,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     @SuppressWarnings("unchecked")
     public <T> T getOption(ChannelOption<T> option) {
         KernelOption kernel = KernelOption.of(option);
-        if (kernel != null && supported.contains(kernel)) {
+        if (kernel != null && supported().contains(kernel)) {
             return (T) kernel.fromKernel(get(kernel));
         }
         return super.getOption(option);
@@ -161,7 +162,7 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
     public <T> boolean setOption(ChannelOption<T> option, T value) {
         validate(option, value);
         KernelOption kernel = KernelOption.of(option);
-        if (kernel != null && supported.contains(kernel)) {
+        if (kernel != null && supported().contains(kernel)) {
             set(kernel, kernel.toKernel(value));
             return true;
         }

@@ -29,7 +29,8 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     private final Inbound inbound = new Inbound(this);
     private final Outbound outbound = new Outbound(this);
-    private final ChannelCounters metrics = new ChannelCounters();
+    /** Made with the first bytes: many a connection waits for long without any. */
+    private ChannelCounters metrics;
 
     /** The socket's descriptor, for options and names; negative if there is none (any more). */
     private volatile int descriptor;
@@ -77,6 +78,9 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     }
 
     final ChannelCounters metrics() {
+        if (metrics == null) {
+            metrics = new ChannelCounters();
+        }
         return metrics;
     }
 
@@ -87,7 +91,9 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
      */
     public final QuoitChannelSnapshot snapshot() {
         ChannelOutboundBuffer buffer = unsafe().outboundBuffer();
-        return metrics.snapshot(buffer == null ? 0 : buffer.totalPendingWriteBytes());
+        ChannelCounters counted = metrics;
+        return (counted == null ? ChannelCounters.NONE : counted)
+                .snapshot(buffer == null ? 0 : buffer.totalPendingWriteBytes());
     }
 
     final long connection() {

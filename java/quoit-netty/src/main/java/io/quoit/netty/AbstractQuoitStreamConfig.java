@@ -4,7 +4,6 @@ import io.netty.channel.ChannelConfig;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.WriteBufferWaterMark;
 import java.util.Map;
-import java.util.Set;
 
 /** Options of a connected channel. */
 abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements QuoitStreamConfig {
@@ -18,14 +17,12 @@ abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements 
      */
     private static final WriteBufferWaterMark WATER_MARKS = new WriteBufferWaterMark(60 << 10, 64 << 10);
 
-    private final AbstractQuoitStreamChannel channel;
     private volatile boolean allowHalfClosure;
     private volatile int linger = NOT_SET;
     private volatile long pendingWriteLimit;
 
-    AbstractQuoitStreamConfig(AbstractQuoitStreamChannel channel, Set<KernelOption> supported) {
-        super(channel, supported);
-        this.channel = channel;
+    AbstractQuoitStreamConfig(AbstractQuoitStreamChannel channel) {
+        super(channel);
         setWriteBufferWaterMark(WATER_MARKS);
     }
 
@@ -41,7 +38,7 @@ abstract class AbstractQuoitStreamConfig extends AbstractQuoitConfig implements 
 
     @Override
     final int descriptor() {
-        return channel.descriptor();
+        return ((AbstractQuoitStreamChannel) channel).descriptor();
     }
 
     @Override

@@ -2,6 +2,9 @@ package io.quoit.netty;
 
 /** What one channel has done; written by its loop, and read by any thread a moment later. */
 final class ChannelCounters {
+    /** Of a channel that has done nothing yet. */
+    static final ChannelCounters NONE = new ChannelCounters();
+
     private long receivedBytes;
     private long receivedPieces;
     private long writtenBytes;

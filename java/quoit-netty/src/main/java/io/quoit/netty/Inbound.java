@@ -24,9 +24,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     /** The peer's end, and the connection's, wait behind {@link #held}. */
     private boolean endHeld;
 
-    private boolean closeHeld;
-    private int closeReason;
-    private int closeError;
+    private Closed closeHeld;
     /** What is held is not kept for ever. */
     private boolean givingUp;
 
@@ -50,6 +48,9 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     private int slotsOut;
     private int returnedHere;
     private volatile int returnedElsewhere;
+
+    /** Why a connection is gone. */
+    private record Closed(int reason, int error) {}
 
     Inbound(AbstractQuoitStreamChannel channel) {
         this.channel = channel;
@@ -103,7 +104,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
 
     /** Something was received, the end included, that waits to be read. */
     boolean holds() {
-        return held != null && !held.isEmpty() || endHeld || closeHeld;
+        return held != null && !held.isEmpty() || endHeld || closeHeld != null;
     }
 
     private boolean wanted() {
@@ -210,9 +211,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     /** The connection is gone; returns false if that has to wait until what is held was read. */
     boolean closed(int reason, int error) {
         if (held != null && !held.isEmpty() || delivering) {
-            closeHeld = true;
-            closeReason = reason;
-            closeError = error;
+            closeHeld = new Closed(reason, error);
             giveUpLater();
             return false;
         }
@@ -226,7 +225,7 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
      * case.
      */
     void giveUpLater() {
-        if (closeHeld && !givingUp && channel.hasPendingWrites()) {
+        if (closeHeld != null && !givingUp && channel.hasPendingWrites()) {
             givingUp = true;
             long nanos = channel.handler().config().closeDeadlineNanos();
             channel.eventLoop().schedule(this::giveUp, nanos, TimeUnit.NANOSECONDS);
@@ -234,10 +233,15 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
     }
 
     private void giveUp() {
-        if (closeHeld) {
-            closeHeld = false;
-            channel.gone(closeReason, closeError);
+        if (closeHeld != null) {
+            tellClosed();
         }
+    }
+
+    private void tellClosed() {
+        Closed closed = closeHeld;
+        closeHeld = null;
+        channel.gone(closed.reason(), closed.error());
     }
 
     // ---- delivery ----
@@ -265,9 +269,8 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             endHeld = false;
             end();
         }
-        if (closeHeld) {
-            closeHeld = false;
-            channel.gone(closeReason, closeError);
+        if (closeHeld != null) {
+            tellClosed();
         } else if (wanted()) {
             resume();
         }
@@ -379,6 +382,6 @@ final class Inbound implements LeaseHolder, EndOfRun, Runnable {
             }
         }
         endHeld = false;
-        closeHeld = false;
+        closeHeld = null;
     }
 }

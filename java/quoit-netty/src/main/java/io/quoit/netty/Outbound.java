@@ -29,11 +29,6 @@ final class Outbound {
     /** Bytes from which a send is offered to the kernel at once: what the library takes so on either engine. */
     private static final int LEAST_AT_ONCE = 8 << 10;
 
-    /** Up to so many bytes, what is flushed behind a copied send of the same batch becomes part of it, whatever its messages. */
-    private static final int LEAST_FOLLOWING = 4 << 10;
-
-    private static final int NONE = -1;
-
     private final AbstractQuoitStreamChannel channel;
     /** Netty's queue; kept, as Netty forgets it at the end of the sending direction while bytes are still in flight. */
     private ChannelOutboundBuffer buffer;
@@ -45,27 +40,12 @@ final class Outbound {
     /** When the send that is lent, or begins, was first offered, by {@link System#nanoTime()}. */
     private long lentAt;
 
-    /** The copied send of the present batch: where it is staged, how long, what it may grow to, and its command's place. */
-    private int staged = NONE;
-
-    private int stagedLength;
-    private int stagedRoom;
-    private int stagedCommand;
-    /** What was staged for the batch that the library has taken, and its length. */
-    private int taken = NONE;
-
-    private int takenLength;
-    /** There are sends that the library may still refuse. */
-    private boolean inBatch;
+    /** What goes, or went, with a batch, while the library may still refuse it; null if there is nothing. */
+    private BatchedSend batched;
 
     /** Copied bytes that were refused: to go first. */
     private ByteBuf refused;
 
-    private boolean resent;
-    /** The lent send of a batch was refused. */
-    private boolean lentRefused;
-    /** Why sends are refused for good: the connection has broken, or ends. */
-    private IOException broken;
     /** The library is full, and tells when it is not. */
     private boolean blocked;
     /** There is more to send once the present batch is taken. */
@@ -104,7 +84,7 @@ final class Outbound {
         if (blocked || lends() || refused != null || chunk != null) {
             return;
         }
-        if (staged != NONE || inBatch) {
+        if (batched != null) {
             follow(flushed);
         } else {
             send(flushed);
@@ -116,7 +96,7 @@ final class Outbound {
      * that has room, also for what listeners flush when messages leave the queue for it; otherwise later.
      */
     private void follow(ChannelOutboundBuffer flushed) throws IOException {
-        while (staged != NONE && !ended && !flushed.isEmpty()) {
+        while (batched != null && batched.canGrow() && !ended && !flushed.isEmpty()) {
             if (!append(flushed)) {
                 // The batch that this waits for is yet to be taken.
                 channel.handler().hurry();
@@ -147,7 +127,7 @@ final class Outbound {
                 return;
             }
             if (copy(flushed)) {
-                if (staged == NONE) {
+                if (batched == null) {
                     continue;
                 }
                 follow(flushed);
@@ -211,17 +191,12 @@ final class Outbound {
             letGo(flushed, 0);
             return true;
         }
-        CommandBatch commands = handler.commands();
-        int region = commands.stage(bytes);
-        if (region < 0) {
+        BatchedSend send = handler.sends().take();
+        if (!send.copy(channel.connection(), flushed)) {
+            handler.sends().giveBack(send);
             return false;
         }
-        walk.stage(flushed, region, bytes);
-        staged = region;
-        stagedLength = bytes;
-        stagedRoom = bytes;
-        stagedCommand = commands.send(channel.connection(), commands.stagingAddress() + region, bytes, COPY_TOKEN);
-        flies();
+        flies(send);
         wrote(bytes, walk.pieces());
         letGo(flushed, bytes);
         return true;
@@ -229,47 +204,15 @@ final class Outbound {
 
     /** Lengthens the copied send of the present batch by all that is flushed, if it has room for that. */
     private boolean append(ChannelOutboundBuffer flushed) throws IOException {
-        QuoitIoHandler handler = channel.handler();
-        CommandBatch commands = handler.commands();
-        OutboundWalk walk = handler.walk();
-        int room = Math.min(commands.roomAt(staged, stagedRoom), LEAST_FOLLOWING);
-        if (!walk.stage(flushed, staged + stagedLength, room - stagedLength)) {
-            if (!walk.isToBeCopied(flushed) || !makeRoom(walk.bytes())) {
-                return false;
-            }
-            walk.stage(flushed, staged + stagedLength, walk.bytes());
+        if (!batched.append(flushed)) {
+            return false;
         }
+        OutboundWalk walk = channel.handler().walk();
         int bytes = walk.bytes();
         if (bytes > 0) {
-            stagedLength += bytes;
-            if (stagedLength > stagedRoom) {
-                stagedRoom = stagedLength;
-                commands.extend(staged, stagedRoom);
-            }
-            commands.sendMore(stagedCommand, commands.stagingAddress() + staged, stagedLength);
             wrote(bytes, walk.pieces());
         }
         letGo(flushed, bytes);
-        return true;
-    }
-
-    /** Makes sure that so many more bytes have room behind those that are staged, if a connection may have as many copied. */
-    private boolean makeRoom(int bytes) {
-        CommandBatch commands = channel.handler().commands();
-        int most = channel.handler().walk().copyMost();
-        int length = stagedLength + bytes;
-        if (length > most) {
-            return false;
-        }
-        if (length > commands.roomAt(staged, stagedRoom)) {
-            int longer = Math.min(2 * length, most);
-            int moved = commands.move(staged, stagedLength, longer);
-            if (moved < 0) {
-                return false;
-            }
-            staged = moved;
-            stagedRoom = longer;
-        }
         return true;
     }
 
@@ -335,11 +278,17 @@ final class Outbound {
         wrote((int) pieces.bytes(), pieces.count());
     }
 
-    private void flies() {
-        if (!inBatch) {
-            inBatch = true;
-            channel.handler().flies(this);
+    /** Something goes with the present batch that is not copied for it. */
+    private BatchedSend flies() {
+        if (batched == null) {
+            flies(channel.handler().sends().take());
         }
+        return batched;
+    }
+
+    private void flies(BatchedSend send) {
+        batched = send;
+        channel.handler().sends().add(this);
     }
 
     // ---- files ----
@@ -404,7 +353,7 @@ final class Outbound {
     /** The library has room again. */
     void writable() {
         blocked = false;
-        if (inBatch) {
+        if (batched != null) {
             more = true;
         } else {
             goOn();
@@ -413,7 +362,6 @@ final class Outbound {
 
     private void goOn() {
         if (refused != null) {
-            resent = true;
             lendless(refused);
         } else if (chunk != null && !lends()) {
             lendChunk();
@@ -428,15 +376,16 @@ final class Outbound {
                 ? bytes.memoryAddress()
                 : NativeLoader.library().address(bytes.internalNioBuffer(0, bytes.readableBytes()));
         channel.handler().commands().send(channel.connection(), address, bytes.readableBytes(), COPY_TOKEN);
-        flies();
+        flies().resent = true;
     }
 
     void refused(long token, int reason, int error) {
-        lentRefused |= token != COPY_TOKEN;
+        BatchedSend send = batched;
+        send.lentRefused |= token != COPY_TOKEN;
         if (reason != Abi.REFUSED_FULL) {
             // The first is of the send that broke it, or comes nearest to that.
-            if (broken == null) {
-                broken = new SocketException(reason == Abi.REFUSED_ERROR ? Errno.text(error) : "Broken pipe");
+            if (send.broken == null) {
+                send.broken = new SocketException(reason == Abi.REFUSED_ERROR ? Errno.text(error) : "Broken pipe");
             }
             return;
         }
@@ -444,65 +393,62 @@ final class Outbound {
         if (token != COPY_TOKEN) {
             return;
         }
-        if (resent) {
-            resent = false;
+        if (send.resent) {
+            send.resent = false;
         } else {
-            keepRefused();
+            keepRefused(send);
         }
     }
 
     /** Keeps the copied bytes that were refused; without memory for them, ends a connection that would go on without them. */
-    private void keepRefused() {
+    private void keepRefused(BatchedSend send) {
         try {
-            refused = channel.alloc().directBuffer(takenLength, takenLength);
+            refused = channel.alloc().directBuffer(send.length(), send.length());
         } catch (Throwable failure) {
-            broken = new IOException("bytes that wait to be sent could not be kept", failure);
+            send.broken = new IOException("bytes that wait to be sent could not be kept", failure);
             channel.handler().commands().simple(Abi.COMMAND_ABORT, channel.connection());
             return;
         }
-        refused.writeBytes(
-                channel.handler().commands().staging().duplicate().limit(taken + takenLength).position(taken));
+        refused.writeBytes(send.bytes());
     }
 
     /** The library takes the batch with this channel's sends. */
     void taken() {
-        taken = staged;
-        takenLength = stagedLength;
-        staged = NONE;
-        stagedLength = 0;
+        batched.taken();
     }
 
     /** The library has told all that it refused of that batch. */
     void batchTaken() {
-        if (broken == null) {
+        if (batched.broken == null) {
             toldAll();
         } else {
             // It ends the channel: behind what was received, of which this run may bring some.
-            channel.handler().breaks(this);
+            channel.handler().sends().breaks(this);
         }
     }
 
     /** All that was refused is told, and before an end for that all else of the run. */
     void toldAll() {
-        inBatch = false;
+        BatchedSend send = batched;
+        boolean resent = send.resent;
+        boolean lentRefused = send.lentRefused;
+        IOException broken = send.broken;
+        batched = null;
+        channel.handler().sends().giveBack(send);
         if (resent) {
             // Taken at last.
-            resent = false;
             refused.release();
             refused = null;
             more = true;
         }
         if (lentRefused) {
             // At most one is in flight: this one.
-            lentRefused = false;
             lent = gone;
             // If the direction has ended meanwhile, the peer sees a clean end without these bytes, as it does with Netty's own
             // transports for what the socket had no room for: the promises have failed. What stands behind must not follow.
             releaseLeftovers();
         }
         if (broken != null) {
-            IOException cause = broken;
-            broken = null;
             if (leftovers != null) {
                 leftovers.releaseTail();
             }
@@ -511,7 +457,7 @@ final class Outbound {
                 if (!channel.inbound().holds()) {
                     // There is nothing to keep when Netty lets go of its queue.
                     ended = !lends();
-                    channel.writeFailed(cause);
+                    channel.writeFailed(broken);
                 }
                 return;
             }
@@ -538,7 +484,7 @@ final class Outbound {
         if (afterwards == null) {
             return;
         }
-        if (inBatch) {
+        if (batched != null) {
             channel.handler().hurry();
         } else if (refused != null || hasTail() && lends()) {
             // The peer must make room before a closed channel's connection can end: not for ever.
@@ -599,9 +545,11 @@ final class Outbound {
     void closed() {
         ended = true;
         afterwards = null;
-        resent = false;
-        // What fails is told with the reason of that, behind what was received.
-        broken = null;
+        if (batched != null) {
+            batched.resent = false;
+            // What fails is told with the reason of that, behind what was received.
+            batched.broken = null;
+        }
         gone = lent;
         releaseLeftovers();
         if (chunk != null) {

@@ -13,6 +13,7 @@ import java.net.SocketException;
 import java.util.EnumSet;
 import java.util.Enumeration;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * Options of a {@link QuoitDatagramChannel}: those of {@link DatagramChannelConfig} and, of {@link QuoitChannelOption}, the
@@ -47,8 +48,13 @@ public final class QuoitDatagramChannelConfig extends AbstractQuoitConfig implem
     private volatile NetworkInterface leavesBy;
 
     QuoitDatagramChannelConfig(QuoitDatagramChannel channel) {
-        super(channel, SUPPORTED);
+        super(channel);
         this.channel = channel;
+    }
+
+    @Override
+    Set<KernelOption> supported() {
+        return SUPPORTED;
     }
 
     @Override

@@ -11,6 +11,7 @@ import io.netty.channel.unix.DomainSocketReadMode;
 import io.netty.channel.unix.UnixChannelOption;
 import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * Options of a {@link QuoitDomainSocketChannel}. Descriptors cannot be received: only bytes. The water marks of the write buffer
@@ -22,7 +23,12 @@ public final class QuoitDomainSocketChannelConfig extends AbstractQuoitStreamCon
             EnumSet.of(KernelOption.SEND_BUFFER, KernelOption.RECEIVE_BUFFER);
 
     QuoitDomainSocketChannelConfig(QuoitDomainSocketChannel channel) {
-        super(channel, SUPPORTED);
+        super(channel);
+    }
+
+    @Override
+    Set<KernelOption> supported() {
+        return SUPPORTED;
     }
 
     @Override

@@ -33,6 +33,9 @@ public final class QuoitIoHandler implements IoHandler {
     /** The kind of an event that was told before its turn. */
     private static final short TOLD = 0;
     private static final int STAGING_BYTES = 1 << 20;
+    private static final int FIRST_CONNECTIONS = 64;
+    /** Netty's maps stay half empty by default, which is 12 bytes more per connection; ids collide seldom, as they count. */
+    private static final float CONNECTIONS_LOAD = 0.8f;
 
     /** Tokens of connects and attaches; those of sends are below, or {@link Outbound#COPY_TOKEN}. */
     private static final long FIRST_PENDING_TOKEN = 1L << 62;
@@ -55,6 +58,7 @@ public final class QuoitIoHandler implements IoHandler {
     private final Remote remote;
     private final CommandBatch commands;
     private final OutboundWalk walk;
+    private final BatchedSends sends;
     private final LeaseReturns returns;
     private final LeasePool leases;
     private final DatagramTable datagrams;
@@ -62,19 +66,14 @@ public final class QuoitIoHandler implements IoHandler {
     private final ByteBuffer events;
     private final long eventsAddress;
 
-    private final LongObjectHashMap<AbstractQuoitStreamChannel> connections = new LongObjectHashMap<>();
+    private final LongObjectHashMap<AbstractQuoitStreamChannel> connections =
+            new LongObjectHashMap<>(FIRST_CONNECTIONS, CONNECTIONS_LOAD);
     private final LongObjectHashMap<AbstractQuoitServerChannel> listeners = new LongObjectHashMap<>();
     /** Connects and attaches whose connection has no id yet. */
     private final LongObjectHashMap<AbstractQuoitStreamChannel> pending = new LongObjectHashMap<>();
     private final ArrayList<Registration> registrations = new ArrayList<>();
     /** What is to be done once all events of this run were reported. */
     private final ArrayList<EndOfRun> completions = new ArrayList<>();
-    /** Channels whose sends the library may still refuse: those of turns, then those of the present batch. */
-    private final ArrayList<Outbound> flights = new ArrayList<>();
-
-    private int flightsTaken;
-    /** Channels whose sends are refused for good, which end when all events of this run were reported. */
-    private final ArrayList<Outbound> breaking = new ArrayList<>();
 
     private long nextToken = FIRST_PENDING_TOKEN;
     /** The next turn must not wait: something follows it. */
@@ -109,6 +108,7 @@ public final class QuoitIoHandler implements IoHandler {
         remote = new Remote(library, out.getLong(0));
         commands = new CommandBatch(library, STAGING_BYTES);
         walk = new OutboundWalk(commands, config);
+        sends = new BatchedSends(commands, walk);
         returns = new LeaseReturns(remote, commands);
         leases = new LeasePool(
                 library,
@@ -164,6 +164,10 @@ public final class QuoitIoHandler implements IoHandler {
 
     OutboundWalk walk() {
         return walk;
+    }
+
+    BatchedSends sends() {
+        return sends;
     }
 
     LeasePool leases() {
@@ -233,9 +237,7 @@ public final class QuoitIoHandler implements IoHandler {
         int filled = library.turn(loop, commands.address(), given, eventsAddress, EVENTS, timeoutNanos);
         metrics.turn(given, Math.max(0, filled));
         commands.taken();
-        while (flightsTaken < flights.size()) {
-            flights.get(flightsTaken++).taken();
-        }
+        sends.taken();
         if (filled < 0) {
             fail("a turn failed: " + library.errorText());
             return 0;
@@ -274,14 +276,7 @@ public final class QuoitIoHandler implements IoHandler {
             }
         }
         completions.clear();
-        for (int channel = 0; channel < breaking.size(); channel++) {
-            try {
-                breaking.get(channel).toldAll();
-            } catch (Throwable failure) {
-                LOGGER.warn("Quoit: a channel failed when its sends were refused", failure);
-            }
-        }
-        breaking.clear();
+        sends.endOfRun();
         return handled;
     }
 
@@ -399,7 +394,7 @@ public final class QuoitIoHandler implements IoHandler {
      */
     private void followUpSends(int filled) {
         commands.turnsTold();
-        if (flightsTaken == 0) {
+        if (!sends.anyTaken()) {
             return;
         }
         for (int at = 0; at < filled * Event.SIZE; at += Event.SIZE) {
@@ -408,23 +403,7 @@ public final class QuoitIoHandler implements IoHandler {
                 events.putShort(at + Event.KIND, TOLD);
             }
         }
-        int taken = flightsTaken;
-        flightsTaken = 0;
-        for (int flight = 0; flight < taken; flight++) {
-            try {
-                flights.get(flight).batchTaken();
-            } catch (Throwable failure) {
-                LOGGER.warn("Quoit: a channel failed when its sends were followed up", failure);
-            }
-        }
-        // Those that were added meanwhile belong to the next turn.
-        int left = flights.size() - taken;
-        for (int flight = 0; flight < left; flight++) {
-            flights.set(flight, flights.get(taken + flight));
-        }
-        for (int flight = 0; flight < taken; flight++) {
-            flights.remove(flights.size() - 1);
-        }
+        sends.toldAll();
     }
 
     // ---- for channels, on the loop's thread ----
@@ -432,16 +411,6 @@ public final class QuoitIoHandler implements IoHandler {
     /** Runs something when all events of this run have been reported. */
     void atEndOfRun(EndOfRun completion) {
         completions.add(completion);
-    }
-
-    /** Asks for {@link Outbound#batchTaken()} after the turn that takes the present batch. */
-    void flies(Outbound outbound) {
-        flights.add(outbound);
-    }
-
-    /** Asks for {@link Outbound#toldAll()} when all events of this run have been reported. */
-    void breaks(Outbound outbound) {
-        breaking.add(outbound);
     }
 
     /** The next turn must not wait. */

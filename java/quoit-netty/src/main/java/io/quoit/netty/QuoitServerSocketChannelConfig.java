@@ -10,6 +10,7 @@ import io.netty.util.NetUtil;
 import io.netty.util.internal.ObjectUtil;
 import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 
 /** Options of listening channels: those of {@link ServerSocketChannelConfig}, and of {@link QuoitChannelOption}. */
 public final class QuoitServerSocketChannelConfig extends AbstractQuoitConfig implements ServerSocketChannelConfig {
@@ -30,12 +31,17 @@ public final class QuoitServerSocketChannelConfig extends AbstractQuoitConfig im
     private volatile int backlog = NetUtil.SOMAXCONN;
 
     QuoitServerSocketChannelConfig(AbstractQuoitServerChannel channel, boolean unix) {
-        super(channel, unix ? UNIX : TCP);
+        super(channel);
         this.channel = channel;
         this.unix = unix;
         if (!unix) {
             set(KernelOption.REUSE_ADDRESS, true);
         }
+    }
+
+    @Override
+    Set<KernelOption> supported() {
+        return unix ? UNIX : TCP;
     }
 
     @Override

@@ -6,6 +6,7 @@ import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.WriteBufferWaterMark;
 import io.netty.channel.socket.SocketChannelConfig;
 import java.util.EnumSet;
+import java.util.Set;
 
 /**
  * Options of a {@link QuoitSocketChannel}: those of {@link SocketChannelConfig}, and of {@link QuoitChannelOption}.
@@ -19,7 +20,12 @@ public final class QuoitSocketChannelConfig extends AbstractQuoitStreamConfig im
             EnumSet.of(KernelOption.DEFER_ACCEPT, KernelOption.FAST_OPEN, KernelOption.BROADCAST));
 
     QuoitSocketChannelConfig(QuoitSocketChannel channel) {
-        super(channel, SUPPORTED);
+        super(channel);
+    }
+
+    @Override
+    Set<KernelOption> supported() {
+        return SUPPORTED;
     }
 
     @Override

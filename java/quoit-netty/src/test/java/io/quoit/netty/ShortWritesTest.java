@@ -52,6 +52,10 @@ class ShortWritesTest {
 
     @AfterEach
     void end() throws Exception {
+        if (group == null) {
+            // It was left out.
+            return;
+        }
         group.shutdownGracefully(0, Peers.PATIENCE_SECONDS, TimeUnit.SECONDS).sync();
     }
 
