@@ -96,7 +96,7 @@ final class Outbound {
      * that has room, also for what listeners flush when messages leave the queue for it; otherwise later.
      */
     private void follow(ChannelOutboundBuffer flushed) throws IOException {
-        while (batched != null && batched.canGrow() && !ended && !flushed.isEmpty()) {
+        while (batched.canGrow() && !ended && !flushed.isEmpty()) {
             if (!append(flushed)) {
                 // The batch that this waits for is yet to be taken.
                 channel.handler().hurry();

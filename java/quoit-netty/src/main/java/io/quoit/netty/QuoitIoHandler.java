@@ -34,7 +34,10 @@ public final class QuoitIoHandler implements IoHandler {
     private static final short TOLD = 0;
     private static final int STAGING_BYTES = 1 << 20;
     private static final int FIRST_CONNECTIONS = 64;
-    /** Netty's maps stay half empty by default, which is 12 bytes more per connection; ids collide seldom, as they count. */
+    /**
+     * Netty's maps stay half empty by default, which takes more memory per idle connection. An id hashes to its slot and its
+     * generation, exclusive-or: until slots are used again none collide.
+     */
     private static final float CONNECTIONS_LOAD = 0.8f;
 
     /** Tokens of connects and attaches; those of sends are below, or {@link Outbound#COPY_TOKEN}. */
