@@ -36,6 +36,8 @@ pub(crate) struct LentSocket {
     state: AtomicU32,
     /// All that the loop was given has left, and it will be given more.
     idle: AtomicBool,
+    /// A thread has found the loop asleep, and something of the connection's on its way.
+    missed: AtomicBool,
     /// What a send has failed with, for the loop; 0: nothing.
     error: AtomicU32,
 }
@@ -49,6 +51,7 @@ impl LentSocket {
             limit: limit.map_or(usize::MAX, |limit| limit as usize),
             state: AtomicU32::new(0),
             idle: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
             error: AtomicU32::new(0),
         }
     }
@@ -58,6 +61,11 @@ impl LentSocket {
         self.idle.store(idle, Ordering::Release);
     }
 
+    /// Whether a thread would have sent, had it been known that all has left; once.
+    pub(crate) fn take_missed(&self) -> bool {
+        self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed)
+    }
+
     /// What a send has failed with, for the first who asks.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         // Mostly there is none, and then this is a plain load.
@@ -65,6 +73,17 @@ impl LentSocket {
             return None;
         }
         Some(Errno::new(self.error.swap(0, Ordering::AcqRel) as i32))
+    }
+
+    /// What a send has failed with that the kernel tells once, so that whoever receives finds an end in order. Waits for a send
+    /// that is under way: that is one call, which does not wait.
+    pub(crate) fn take_failure(&self) -> Option<Errno> {
+        while self.is_used() {
+            yield_now();
+        }
+        // Which it tells whoever sends, and is nothing to whoever receives.
+        let told_again = self.error.load(Ordering::Acquire) == Errno::EPIPE.code() as u32;
+        if told_again { None } else { self.take_error() }
     }
 
     /// No send begins from here on. Returns whether one is under way, at whose end the loop is woken.
@@ -100,7 +119,14 @@ impl LentSocket {
 
     /// Whether the loop sleeps, and what is sent now would be the next bytes on the wire.
     fn is_next(&self) -> bool {
-        self.inbox.is_asleep() && self.idle.load(Ordering::Acquire)
+        if !self.inbox.is_asleep() {
+            return false;
+        }
+        let idle = self.idle.load(Ordering::Acquire);
+        if !idle {
+            self.missed.store(true, Ordering::Relaxed);
+        }
+        idle
     }
 
     /// Keeps the socket open until this is dropped; `None` if it is being closed, another thread sends, or one has failed to.

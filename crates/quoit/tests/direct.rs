@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quoit::{
-    CloseReason, Config, ConnectionId, DirectSender, EngineKind, Event, Events, Loop, Refusal, Token,
+    CloseReason, Command, Config, ConnectionId, DirectSender, EngineKind, Event, Events, Loop, Payload,
+    Refusal, Token,
 };
 use support::{client, config, engines, guard, listening};
 
@@ -254,6 +255,93 @@ fn a_failure_is_the_loops_to_tell() {
         let reason = reset(engine, false);
         assert_eq!(reason, CloseReason::Reset, "{engine}");
         assert_eq!(reset(engine, true), reason, "{engine}");
+    }
+}
+
+/// The kernel tells a reset once. Told to a thread that sends, it must not look like an end in order to the loop, which receives.
+#[test]
+fn a_reset_that_a_thread_is_told_is_no_end_of_the_stream() {
+    guard(60);
+    let told = |engine, directly: bool| {
+        let mut served = Served::on(engine);
+        let sender = served.sender();
+        served.park();
+        let socket = socket2::SockRef::from(&served.client);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        let another = client(served.address);
+        drop(std::mem::replace(&mut served.client, another));
+        if directly {
+            assert_eq!(send(&sender, b"into the reset"), 0, "{engine}");
+        }
+        loop {
+            served.event_loop.turn([], &mut served.events, None).unwrap();
+            for event in served.events.drain() {
+                match event {
+                    Event::Accepted { .. } => {}
+                    Event::Closed { reason, .. } => return format!("{reason:?}"),
+                    other => return format!("{other:?}"),
+                }
+            }
+        }
+    };
+    for engine in engines() {
+        assert_eq!(told(engine, false), "Reset", "{engine}");
+        assert_eq!(told(engine, true), "Reset", "{engine}: told to a thread first");
+    }
+}
+
+/// Of what the loop submits before it sleeps it may not know the end until it wakes. Where it is woken for nothing but such
+/// sends, the one behind it leaves directly nevertheless, if a thread would have sent before.
+#[test]
+fn what_the_loop_has_sent_keeps_nobody_from_sending() {
+    guard(60);
+    for engine in engines() {
+        let mut served = Served::with(config(engine));
+        let sender = served.sender();
+        let remote = served.event_loop.remote();
+        let (connection, mut client) = (served.connection, served.client.try_clone().unwrap());
+        let (commands, given) = mpsc::channel();
+        let sending = std::thread::spawn(move || {
+            // How long it takes until the loop sleeps nobody tells.
+            let wait = || {
+                while !sender.is_ready() {
+                    std::thread::yield_now();
+                }
+            };
+            let mut received = [0];
+            wait();
+            for round in ["is submitted", "is sent by a call, as a thread would have sent"] {
+                assert_eq!(send(&sender, b""), 0);
+                let command = Command::Send {
+                    connection,
+                    payload: Payload::Copy(b"l"),
+                    token: Token::NONE,
+                };
+                commands.send(command).unwrap();
+                remote.wake();
+                client.read_exact(&mut received).unwrap();
+                assert_eq!(&received, b"l", "{round}");
+            }
+            wait();
+            assert_eq!(send(&sender, b"d"), 1);
+            client.read_exact(&mut received).unwrap();
+            assert_eq!(&received, b"d");
+            drop(commands);
+            remote.wake();
+        });
+        loop {
+            // Submitted by the call that then sleeps.
+            let next = match given.try_recv() {
+                Ok(command) => Some(command),
+                Err(mpsc::TryRecvError::Empty) => None,
+                Err(mpsc::TryRecvError::Disconnected) => break,
+            };
+            served.event_loop.turn(next, &mut served.events, None).unwrap();
+            served.events.drain().for_each(drop);
+        }
+        sending
+            .join()
+            .unwrap_or_else(|_| panic!("{engine}: what is above"));
     }
 }
 

@@ -8,7 +8,8 @@ using Quoit.Kestrel.Native;
 
 namespace Quoit.Kestrel.Connections;
 
-// From the application to the library. On the loop's thread, which continues the one method here before its turns.
+// From the application to the library. On the loop's thread, which continues the one method here before its turns, but for
+// direct sends.
 internal sealed partial class QuoitConnection
 {
     /// <summary>Bytes that are copied rather than lent: the copy costs less than to hear of their end.</summary>
@@ -56,6 +57,21 @@ internal sealed partial class QuoitConnection
             while (true)
             {
                 var result = await _toSend.ReadAsync();
+                var buffer = result.Buffer;
+                long sent = 0;
+                if (!_loop.OnThread)
+                {
+                    if (result is { IsCompleted: false, IsCanceled: false })
+                    {
+                        sent = SendDirectly(buffer);
+                        if (sent == buffer.Length)
+                        {
+                            _toSend.AdvanceTo(buffer.End);
+                            continue;
+                        }
+                    }
+                    await _loop.Sends.ReturnAsync();
+                }
                 if (_gone || result.IsCanceled)
                 {
                     if (_closeAsked && !_gone)
@@ -64,8 +80,12 @@ internal sealed partial class QuoitConnection
                     }
                     break;
                 }
-                var buffer = result.Buffer;
-                var rest = _loop.IsInFlush ? buffer.Slice(TrySend(buffer)) : buffer;
+                PrepareDirect();
+                if (_loop.IsInFlush)
+                {
+                    sent = TrySend(buffer);
+                }
+                var rest = sent == 0 ? buffer : buffer.Slice(sent);
                 // The last bytes are lent, so that their end is known before the connection is closed.
                 if (!rest.IsEmpty && (result.IsCompleted || !TryCopy(rest)) && !await LendAsync(rest))
                 {
@@ -84,6 +104,7 @@ internal sealed partial class QuoitConnection
         {
             // The application completed its end with an exception: the peer must not take what it has for the whole.
             unexpected = failure;
+            await _loop.Sends.ReturnAsync();
             Interlocked.CompareExchange(ref _shutdownReason, failure, null);
             AbortOnLoop();
         }
@@ -92,6 +113,7 @@ internal sealed partial class QuoitConnection
             Interlocked.CompareExchange(
                 ref _shutdownReason, new ConnectionAbortedException("The transport has sent everything and closed the connection."), null);
             EndReceiving(_shutdownReason);
+            ReleaseDirectSender();
             await _toSend.CompleteAsync(unexpected);
         }
     }
@@ -129,6 +151,15 @@ internal sealed partial class QuoitConnection
             return 0;
         }
         var list = stackalloc NativePiece[LendPieces];
+        var pieces = PinPieces(buffer, list);
+        var sent = _loop.TrySend(_id, list, pieces);
+        Unpin(pieces);
+        return sent;
+    }
+
+    /// <summary>Pins the first pieces, at most <see cref="LendPieces"/>, and notes them in the list; returns how many.</summary>
+    private unsafe int PinPieces(in ReadOnlySequence<byte> buffer, NativePiece* list)
+    {
         var pieces = 0;
         foreach (var segment in buffer)
         {
@@ -142,9 +173,7 @@ internal sealed partial class QuoitConnection
                 pieces++;
             }
         }
-        var sent = _loop.TrySend(_id, list, pieces);
-        Unpin(pieces);
-        return sent;
+        return pieces;
     }
 
     /// <summary>Pins a piece and, where there is a list, notes it there.</summary>

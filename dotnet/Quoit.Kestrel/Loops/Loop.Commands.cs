@@ -119,6 +119,13 @@ internal sealed unsafe partial class Loop
     public long TrySend(ulong connection, NativePiece* pieces, int count) =>
         Math.Max(0, NativeMethods.TrySend(_handle, connection, pieces, (nuint)count));
 
+    /// <summary>What sends on a connection from other threads, to be released; 0 if the connection sends no more.</summary>
+    public nint DirectSender(ulong connection)
+    {
+        nint sender;
+        return NativeMethods.LoopDirectSender(_handle, connection, &sender) < 0 ? 0 : sender;
+    }
+
     /// <summary>Calls <see cref="QuoitConnection.OnNextTurn"/> when the turn to come has told everything.</summary>
     public void NotifyAfterTurn(QuoitConnection connection) => _afterTurn.Add(connection);
 

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Quoit.Kestrel.Native;
 
 namespace Quoit.Kestrel.Loops;
@@ -13,6 +14,9 @@ internal sealed unsafe partial class Loop
     private volatile bool _asleep;
     private volatile bool _anyPosted;
     private volatile bool _wakePutOff;
+
+    /// <summary>What was posted last is one connection's send, and nothing was posted before it. With the gate held.</summary>
+    private bool _isOneSend;
     private bool _closed;
     private bool _released;
     private bool _isFlushing;
@@ -25,16 +29,32 @@ internal sealed unsafe partial class Loop
     {
         if (OnThread && !_closed)
         {
-            if (_isFlushing)
-            {
-                SendFlushed(action, state);
-                return;
-            }
             _own.Add(new WorkItem(action, state));
         }
         else if (!TryPost(action, state))
         {
             System.Threading.ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
+        }
+    }
+
+    /// <summary>The same for a connection's send. In a flush it runs at once; and instead of waking the loop for it alone, on
+    /// the thread that would.</summary>
+    public void ScheduleSend(Action<object?> action, object? state)
+    {
+        if (!OnThread || _closed)
+        {
+            if (!TryPost(action, state, isSend: true))
+            {
+                System.Threading.ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
+            }
+        }
+        else if (_isFlushing)
+        {
+            SendFlushed(action, state);
+        }
+        else
+        {
+            _own.Add(new WorkItem(action, state));
         }
     }
 
@@ -65,14 +85,18 @@ internal sealed unsafe partial class Loop
     }
 
     /// <summary>As <see cref="Schedule"/>, on any thread; false once the loop has ended.</summary>
-    public bool TryPost(Action<object?> action, object? state)
+    public bool TryPost(Action<object?> action, object? state) => TryPost(action, state, isSend: false);
+
+    private bool TryPost(Action<object?> action, object? state, bool isSend)
     {
+        WorkItem send;
         lock (_gate)
         {
             if (_closed)
             {
                 return false;
             }
+            _isOneSend = isSend && _posted.Count == 0;
             _posted.Add(new WorkItem(action, state));
             _anyPosted = true;
             // The loop says that it falls asleep and then looks for what was posted; this is the other order.
@@ -89,9 +113,9 @@ internal sealed unsafe partial class Loop
             {
                 return true;
             }
-            PrepareWake();
+            send = PrepareWake();
         }
-        Wake();
+        Wake(send);
         return true;
     }
 
@@ -102,6 +126,7 @@ internal sealed unsafe partial class Loop
         {
             return;
         }
+        WorkItem send;
         lock (_gate)
         {
             var wanted = _asleep && _wakePutOff && !_closed;
@@ -110,23 +135,36 @@ internal sealed unsafe partial class Loop
             {
                 return;
             }
-            PrepareWake();
+            send = PrepareWake();
         }
-        Wake();
+        Wake(send);
     }
 
-    /// <summary>Decides on a <see cref="Wake"/>, with the gate held, so that nobody else does.</summary>
-    private void PrepareWake()
+    /// <summary>Decides on a <see cref="Wake"/>, with the gate held, so that nobody else does. If all that was posted is one
+    /// send, the loop sleeps on, and it is returned.</summary>
+    private WorkItem PrepareWake()
     {
-        _asleep = false;
         _wakePutOff = false;
+        if (_isOneSend)
+        {
+            Debug.Assert(_posted.Count == 1, "it waits until the loop takes it, which ends the reason for a wake");
+            _anyPosted = false;
+            return _posted.TakeLast();
+        }
+        _asleep = false;
         Interlocked.Increment(ref _remoteUsers);
+        return default;
     }
 
-    /// <summary>Wakes the loop, after <see cref="PrepareWake"/> and without the gate: the loop may run at once, here too, in
-    /// place of this thread, and the gate is what it looks for first.</summary>
-    private void Wake()
+    /// <summary>Wakes the loop or sends, after <see cref="PrepareWake"/> and without the gate: the loop may run at once, here
+    /// too, in place of this thread, and the gate is what it looks for first.</summary>
+    private void Wake(WorkItem send)
     {
+        if (send.Action is not null)
+        {
+            send.Run();
+            return;
+        }
         _ = NativeMethods.RemoteWake(_remote);
         Interlocked.Decrement(ref _remoteUsers);
     }
@@ -237,6 +275,13 @@ internal sealed unsafe partial class Loop
                 Array.Resize(ref _items, 2 * Count);
             }
             _items[Count++] = item;
+        }
+
+        public WorkItem TakeLast()
+        {
+            var item = _items[--Count];
+            _items[Count] = default;
+            return item;
         }
 
         public void RunAll()

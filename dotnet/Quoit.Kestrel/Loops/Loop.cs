@@ -63,7 +63,8 @@ internal sealed unsafe partial class Loop : PipeScheduler
         var read = options.MaxReadBufferSize ?? 0;
         var write = options.MaxWriteBufferSize ?? 0;
         InputOptions = new PipeOptions(Pool, application, this, read, read / 2, useSynchronizationContext: false);
-        OutputOptions = new PipeOptions(Pool, this, application, write, write / 2, useSynchronizationContext: false);
+        Sends = new SendScheduler(this);
+        OutputOptions = new PipeOptions(Pool, Sends, application, write, write / 2, useSynchronizationContext: false);
         _events = (NativeEvent*)NativeMemory.AllocZeroed(EventRoom, (nuint)sizeof(NativeEvent));
         _commands = (NativeCommand*)NativeMemory.Alloc(CommandRoom, (nuint)sizeof(NativeCommand));
         _commandRoom = CommandRoom;
@@ -83,6 +84,9 @@ internal sealed unsafe partial class Loop : PipeScheduler
 
     /// <summary>Whether the application's side of the pipes runs on the loop.</summary>
     public bool RunsApplication { get; }
+
+    /// <summary>Where the transport's side of the output pipes runs.</summary>
+    public SendScheduler Sends { get; }
 
     public PipeOptions InputOptions { get; }
 

@@ -84,6 +84,15 @@ internal static unsafe partial class NativeMethods
     [LibraryImport(Library, EntryPoint = "quoit_try_send")]
     public static partial long TrySend(nint loop, ulong connection, NativePiece* pieces, nuint count);
 
+    [LibraryImport(Library, EntryPoint = "quoit_loop_direct_sender")]
+    public static partial int LoopDirectSender(nint loop, ulong connection, nint* sender);
+
+    [LibraryImport(Library, EntryPoint = "quoit_direct_sender_try_send")]
+    public static partial long DirectSenderTrySend(nint sender, NativePiece* pieces, nuint count);
+
+    [LibraryImport(Library, EntryPoint = "quoit_direct_sender_release")]
+    public static partial void DirectSenderRelease(nint sender);
+
     [LibraryImport(Library, EntryPoint = "quoit_loop_remote")]
     public static partial int LoopRemote(nint loop, nint* remote);
 

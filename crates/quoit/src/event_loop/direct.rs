@@ -66,9 +66,19 @@ impl DirectSends {
         }
     }
 
+    /// Whether another thread would have sent while the loop slept, but for what the loop had sent before.
+    pub(super) fn take_missed(&self, slot: Slot) -> bool {
+        self.socket(slot).is_some_and(|socket| socket.take_missed())
+    }
+
     /// What another thread's send has failed with.
     pub(super) fn take_error(&self, slot: Slot) -> Option<Errno> {
         self.socket(slot)?.take_error()
+    }
+
+    /// What another thread's send was told of the connection, and a receive is not told any more.
+    pub(super) fn take_failure(&self, slot: Slot) -> Option<Errno> {
+        self.socket(slot)?.take_failure()
     }
 
     /// No send begins any more on a connection that ends.

@@ -61,23 +61,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if !flushing || connection.operations.send || connection.send_side.has_ended() {
             return;
         }
-        if connection.is_lent
-            && let Some(errno) = self.direct.take_error(slot)
-        {
-            // The kernel has told it to the thread that sent, and tells nobody else.
-            connection.operations.send = true;
-            return self.on_sent(slot, Err(errno), None, false);
+        let mut at_once = false;
+        if connection.is_lent {
+            if let Some(errno) = self.direct.take_error(slot) {
+                // The kernel has told it to the thread that sent, and tells nobody else.
+                connection.operations.send = true;
+                return self.on_sent(slot, Err(errno), None, false);
+            }
+            // The result of what is submitted may not be known until the loop wakes the next time, and until then no other
+            // thread sends. By a call it is.
+            at_once = self.direct.take_missed(slot);
         }
         let memory = &self.memory;
         match connection.outbound.next_copied(&memory.chunks) {
-            Some(batch) => self.send_batch(slot, batch),
-            None => self.flush_list(slot),
+            Some(batch) => self.send_batch(slot, batch, at_once),
+            None => self.flush_list(slot, at_once),
         }
     }
 
     /// Submits what is queued for a connection that has something else than one copied chunk.
     #[inline(never)]
-    fn flush_list(&mut self, slot: Slot) {
+    fn flush_list(&mut self, slot: Slot, at_once: bool) {
         let Some((connection, generation)) = self.connections.at(slot) else {
             return;
         };
@@ -86,7 +90,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .outbound
             .next_batch(&memory.chunks, &mut self.spare_gathers);
         if let Some(batch) = next {
-            return self.send_batch(slot, batch);
+            return self.send_batch(slot, batch, at_once);
         }
         let id = ConnectionId::new(self.index, slot, generation);
         let acknowledged = connection.outbound.sent(0, false, &mut memory.chunks);
@@ -96,10 +100,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.after_flush(slot);
     }
 
-    /// Gives a connection's next operation to the engine.
+    /// Gives a connection's next operation to the engine. `at_once`: by a call, however small it is.
     // Inlined, as where there is one chunk nearly all is known of it.
     #[inline(always)]
-    fn send_batch(&mut self, slot: Slot, batch: Batch) {
+    fn send_batch(&mut self, slot: Slot, batch: Batch, at_once: bool) {
         let threshold = self.zero_copy_threshold();
         let Some((connection, _)) = self.connections.at(slot) else {
             return;
@@ -121,7 +125,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 let zero_copy = connection.leaves_uncopied(bytes, threshold);
                 // A socket that has just taken a part of something is full.
                 let full = std::mem::take(&mut connection.sending.short);
-                if !zero_copy && !full && self.engine.sends_at_once(bytes, false) {
+                if !zero_copy && !full && (at_once || self.engine.sends_at_once(bytes, false)) {
                     // A copy: what a call is given to change has to be in memory, on the other way too.
                     let mut whole = message;
                     if let Some(result) = self.engine.send_at_once(slot, descriptor, &mut whole) {

@@ -311,6 +311,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .at(slot)
             .expect("a slot with an operation in flight is in use");
         let id = ConnectionId::new(self.index, slot, generation);
+        // What has come as an end in order may be a reset that another thread has been told of.
+        let error = match error {
+            None if connection.is_lent => self.direct.take_failure(slot),
+            error => error,
+        };
         match connection.phase {
             Phase::Open => {
                 let behind_data = !connection.inbound.is_empty();
