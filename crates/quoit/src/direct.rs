@@ -205,7 +205,8 @@ impl DirectSender {
     /// to the loop. It never waits.
     ///
     /// Returns 0, and nothing was sent, while the loop is awake, as it sends with what else it has to do and no system call of
-    /// its own on io_uring; while it has something queued for this connection; while another thread sends on it; from
+    /// its own on io_uring; while it has something queued for this connection, or does not know yet that it has left (on io_uring: what
+    /// it is given next it then sends by a call, whose end it knows); while another thread sends on it; from
     /// [`Config::zero_copy_threshold`](crate::Config::zero_copy_threshold) on; if the socket is full or fails; and once this end
     /// has ended its direction, or the connection ends. Of more pieces than [`RawPieces::MOST`] it takes the first ones.
     #[must_use = "what was not sent is to be given to the loop"]
