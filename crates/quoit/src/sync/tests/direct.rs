@@ -2,11 +2,17 @@
 //! where it is made.
 
 use std::io::IoSlice;
+use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use loom::thread;
 
+use super::super::{AtomicBool, Ordering};
 use super::{Driver, in_every_order};
-use crate::{Command, ConnectionId, DirectSender, Event};
+use crate::direct::LentSocket;
+use crate::errno::Errno;
+use crate::remote::Inbox;
+use crate::{Command, ConnectionId, DirectSender, Event, LoopIndex};
 
 /// A loop with a connection that another thread may send on.
 fn lending() -> (Driver, std::os::unix::net::UnixStream, ConnectionId, DirectSender) {
@@ -54,5 +60,34 @@ fn a_loop_goes_behind_a_send_that_is_under_way() {
         let sending = send(sender);
         drop(driver);
         sending.join().unwrap();
+    });
+}
+
+loom::lazy_static! {
+    /// The kernel has an error of the connection for whoever calls first.
+    static ref HAS_ERROR: AtomicBool = AtomicBool::new(true);
+}
+
+/// A send on a connection that the peer has reset.
+fn send_into_reset(_: RawFd, _: &libc::msghdr) -> Result<usize, Errno> {
+    Err(if HAS_ERROR.swap(false, Ordering::SeqCst) {
+        Errno::ECONNRESET
+    } else {
+        Errno::EPIPE
+    })
+}
+
+/// The kernel tells a reset once. The loop learns of it, be it by its receive or because that finds an end where a thread was told.
+#[test]
+fn a_reset_is_found_whoever_is_told() {
+    in_every_order(2, || {
+        let inbox = Arc::new(Inbox::new(LoopIndex::default(), 1).unwrap());
+        assert!(inbox.prepare_sleep());
+        let socket = Arc::new(LentSocket::new(inbox, -1, send_into_reset, None));
+        socket.set_idle(true);
+        let sending = send(DirectSender::new(Arc::clone(&socket)));
+        let is_received = HAS_ERROR.swap(false, Ordering::SeqCst);
+        assert!(is_received || socket.take_failure() == Some(Errno::ECONNRESET));
+        assert_eq!(sending.join().unwrap(), 0);
     });
 }
