@@ -81,6 +81,14 @@ impl Served {
         sender
     }
 
+    /// The client resets its connection; another takes its place.
+    fn reset(&mut self) {
+        let socket = socket2::SockRef::from(&self.client);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        let another = client(self.address);
+        drop(std::mem::replace(&mut self.client, another));
+    }
+
     /// Makes turns that wait until the connection has ended.
     fn closed(&mut self) -> CloseReason {
         loop {
@@ -236,10 +244,7 @@ fn a_failure_is_the_loops_to_tell() {
         // What comes is left in the socket, so that the reset is not received before it is sent into.
         served.event_loop.pause(served.connection).unwrap();
         served.park();
-        let socket = socket2::SockRef::from(&served.client);
-        socket.set_linger(Some(Duration::ZERO)).unwrap();
-        let another = client(served.address);
-        drop(std::mem::replace(&mut served.client, another));
+        served.reset();
         if directly {
             assert_eq!(send(&sender, b"into the reset"), 0, "{engine}");
         }
@@ -266,10 +271,7 @@ fn a_reset_that_a_thread_is_told_is_no_end_of_the_stream() {
         let mut served = Served::on(engine);
         let sender = served.sender();
         served.park();
-        let socket = socket2::SockRef::from(&served.client);
-        socket.set_linger(Some(Duration::ZERO)).unwrap();
-        let another = client(served.address);
-        drop(std::mem::replace(&mut served.client, another));
+        served.reset();
         if directly {
             assert_eq!(send(&sender, b"into the reset"), 0, "{engine}");
         }
