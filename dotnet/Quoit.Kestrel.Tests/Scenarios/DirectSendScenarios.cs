@@ -13,9 +13,6 @@ public class DirectSendScenarios
 
     public static TheoryData<Transport> Quoit => Transports.Quoit;
 
-    private static Task<TestServer> ServeAsync(Transport transport, Func<ConnectionContext, Task> handler) =>
-        TestServer.RawAsync(transport, handler, static options => options.Loops = 1);
-
     private static long Count(TestServer server, string name) => LoopState.Read(server.Loops!, name);
 
     /// <summary>A server with one connection, which writes bytes of the pattern alone, so that it sends them itself. Over
@@ -24,11 +21,11 @@ public class DirectSendScenarios
     {
         var accepted = new TaskCompletionSource<ConnectionContext>(TaskCreationOptions.RunContinuationsAsynchronously);
         var done = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using var server = await ServeAsync(transport, connection =>
-        {
+        await using var server = await TestServer.RawAsync(
+            transport,
             // A second one has its bytes back.
-            return accepted.TrySetResult(connection) ? done.Task : connection.Transport.Input.CopyToAsync(connection.Transport.Output);
-        });
+            connection => accepted.TrySetResult(connection) ? done.Task : connection.Transport.Input.CopyToAsync(connection.Transport.Output),
+            static options => options.Loops = 1);
         using var client = await Client.ConnectAsync(server.EndPoint);
         try
         {

@@ -25,36 +25,28 @@ internal sealed unsafe partial class Loop
     private int _remoteUsers;
 
     /// <summary>Runs it on the loop's thread before the next turn; on the thread pool once the loop has ended.</summary>
-    public override void Schedule(Action<object?> action, object? state)
-    {
-        if (OnThread && !_closed)
-        {
-            _own.Add(new WorkItem(action, state));
-        }
-        else if (!TryPost(action, state))
-        {
-            System.Threading.ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
-        }
-    }
+    public override void Schedule(Action<object?> action, object? state) => Schedule(action, state, isSend: false);
 
     /// <summary>The same for a connection's send. In a flush it runs at once; and instead of waking the loop for it alone, on
     /// the thread that would.</summary>
-    public void ScheduleSend(Action<object?> action, object? state)
+    public void ScheduleSend(Action<object?> action, object? state) => Schedule(action, state, isSend: true);
+
+    private void Schedule(Action<object?> action, object? state, bool isSend)
     {
-        if (!OnThread || _closed)
+        if (OnThread && !_closed)
         {
-            if (!TryPost(action, state, isSend: true))
+            if (isSend && _isFlushing)
             {
-                System.Threading.ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
+                SendFlushed(action, state);
+            }
+            else
+            {
+                _own.Add(new WorkItem(action, state));
             }
         }
-        else if (_isFlushing)
+        else if (!TryPost(action, state, isSend))
         {
-            SendFlushed(action, state);
-        }
-        else
-        {
-            _own.Add(new WorkItem(action, state));
+            System.Threading.ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
         }
     }
 
@@ -84,10 +76,8 @@ internal sealed unsafe partial class Loop
         IsInFlush = false;
     }
 
-    /// <summary>As <see cref="Schedule"/>, on any thread; false once the loop has ended.</summary>
-    public bool TryPost(Action<object?> action, object? state) => TryPost(action, state, isSend: false);
-
-    private bool TryPost(Action<object?> action, object? state, bool isSend)
+    /// <summary>As <see cref="Schedule(Action{object}, object)"/>, on any thread; false once the loop has ended.</summary>
+    public bool TryPost(Action<object?> action, object? state, bool isSend = false)
     {
         WorkItem send;
         lock (_gate)
