@@ -27,19 +27,17 @@ pub struct Completions {
     /// Of the list those that stand for buffers.
     runs: usize,
     /// Sends from one piece of memory, for which nobody waited, that were taken whole: the connection, and the bytes. They come
-    /// behind the list, if they are [kept apart](Self::with_capacity).
+    /// behind the list.
     pub quiet: Vec<(Slot, u32)>,
-    apart: bool,
 }
 
 impl Completions {
-    /// Room for so many, and as many buffers as come. Quiet sends are kept apart.
+    /// Room for so many, and as many buffers as come.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             list: Vec::with_capacity(capacity),
             quiet: Vec::with_capacity(FIRST_QUIET),
-            apart: true,
             ..Self::default()
         }
     }
@@ -65,16 +63,22 @@ impl Completions {
     /// A send from one piece of memory, for which nobody waits, was taken whole.
     #[inline]
     pub(super) fn push_quiet(&mut self, connection: Slot, bytes: u32) {
-        if self.apart {
-            self.quiet.push((connection, bytes));
-        } else {
-            self.push(Completion::Sent {
+        self.quiet.push((connection, bytes));
+    }
+
+    /// The list, with quiet sends behind it as what they stand for.
+    #[cfg(test)]
+    pub(super) fn into_list(self) -> impl Iterator<Item = Completion> {
+        let quiet = self
+            .quiet
+            .into_iter()
+            .map(|(connection, bytes)| Completion::Sent {
                 connection,
                 result: Ok(bytes as usize),
                 gather: None,
                 held: false,
             });
-        }
+        self.list.into_iter().chain(quiet)
     }
 
     /// A socket has received into a buffer, after which receiving goes on if there is `more`.

@@ -89,7 +89,7 @@ impl<P: EpollSys> Bench<P> {
         self.engine.wait(Some(timeout), &mut self.pool).unwrap();
         let mut completions = Completions::default();
         while self.engine.reap(&mut self.pool, 64, &mut completions) {}
-        completions.list
+        completions.into_list().collect()
     }
 
     /// Turns until `count` completions are there, and none beyond.

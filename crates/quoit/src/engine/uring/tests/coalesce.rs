@@ -36,8 +36,10 @@ fn wait(
     let time = begun.elapsed();
     let mut completions = Completions::default();
     fixture.engine.reap(&mut fixture.pool, 100, &mut completions);
+    let count = fixture.engine.counters().snapshot().completions;
+    fixture.quiesce();
     Waited {
-        count: fixture.engine.counters().snapshot().completions,
+        count,
         time,
         coalesces: fixture.engine.waits.sleep_before.is_zero(),
     }
@@ -127,6 +129,7 @@ fn a_queue_of_one_completion_coalesces_none() {
         far.write_all(b"x").unwrap();
         fixture.receive(0, &near, 1);
         assert!(matches!(fixture.next(), Completion::Received { .. }));
+        fixture.quiesce();
     }
 }
 
@@ -174,5 +177,6 @@ fn a_wait_ends_with_the_first_completion_while_coalescing_is_off() {
         let begun = Instant::now();
         assert!(matches!(fixture.next(), Completion::Received { .. }));
         assert!(begun.elapsed() < PATIENCE, "without {without}");
+        fixture.quiesce();
     }
 }

@@ -191,7 +191,7 @@ impl<S: UringSys> Fixture<S> {
         let mut completions = Completions::default();
         self.engine.wait(Some(Duration::ZERO), &mut self.pool).unwrap();
         while self.engine.reap(&mut self.pool, 16, &mut completions) && self.engine.sys.has_completion() {}
-        self.pending.extend(completions.list);
+        self.pending.extend(completions.into_list());
     }
 
     /// The next completion.
@@ -213,7 +213,7 @@ impl<S: UringSys> Fixture<S> {
             let interrupted =
                 !completions.is_empty() || self.engine.counters().snapshot().completions > before;
             assert!(!slept || interrupted, "nothing completed in {TURN:?}");
-            self.pending.extend(completions.list);
+            self.pending.extend(completions.into_list());
         }
         panic!("nothing completed in {TURNS} turns");
     }
@@ -272,8 +272,8 @@ impl<S: UringSys> Fixture<S> {
         panic!("{} of {count} bytes came in {TURNS} completions", bytes.len());
     }
 
-    /// Ends the test with everything accounted for.
-    fn finish(&mut self) {
+    /// Ends everything that is in flight: an engine that goes before leaks what the kernel may write to.
+    fn quiesce(&mut self) {
         let quiet = self
             .engine
             .quiesce(&mut self.pool, Duration::from_secs(10), &|| Linux.now());
@@ -283,6 +283,11 @@ impl<S: UringSys> Fixture<S> {
             self.engine.counters().snapshot()
         );
         assert_eq!(self.engine.counters().snapshot().in_flight, 0);
+    }
+
+    /// Ends the test with everything accounted for.
+    fn finish(&mut self) {
+        self.quiesce();
         let mut slots = 0;
         while self.pool.take().is_some() {
             slots += 1;
