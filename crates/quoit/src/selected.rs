@@ -268,6 +268,13 @@ impl Loop {
     }
 }
 
+/// Has this crate compile the loop on the real kernel. rustc shares such code between crates below `opt-level = 2`, so that
+/// tests, and debug builds of programs, do not compile it once more each.
+#[cfg(debug_assertions)]
+#[used]
+static COMPILED_HERE: fn(&mut Loop, &mut crate::Events) -> Result<usize, crate::TurnError> =
+    |event_loop, events| event_loop.turn([], events, None);
+
 fn choose(config: &Config, memory: &mut LoopMemory) -> Result<(AnyEngine, String), StartError> {
     let reason = match config.engine {
         EngineChoice::Require(EngineKind::Epoll) => "epoll was asked for".to_owned(),
