@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Diagnostics;
 using System.Globalization;
 using System.Net;
@@ -22,6 +23,8 @@ namespace Quoit.Kestrel.Tests.Support;
 /// </summary>
 internal sealed partial class Child : IAsyncDisposable
 {
+    private static readonly ConcurrentDictionary<string, ValueTuple> InheritedOnPurpose = new();
+
     private readonly Process _process;
     private readonly List<string> _lines = [];
 
@@ -75,9 +78,13 @@ internal sealed partial class Child : IAsyncDisposable
     {
         const int SetDescriptorFlags = 2;
         var descriptor = (int)socket.Handle;
+        InheritedOnPurpose.TryAdd(new FileInfo($"/proc/self/fd/{descriptor}").LinkTarget!, default);
         Assert.Equal(0, Fcntl(descriptor, SetDescriptorFlags, 0));
         return descriptor;
     }
+
+    /// <summary>Whether a child's descriptor with this target in <c>/proc</c> is one that a test has let all children have.</summary>
+    public static bool IsInheritedOnPurpose(string target) => InheritedOnPurpose.ContainsKey(target);
 
     /// <summary>Ends it as the kernel does: nothing of it runs any more.</summary>
     public async Task KillAsync()

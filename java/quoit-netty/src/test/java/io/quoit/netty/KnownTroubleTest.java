@@ -120,7 +120,13 @@ class KnownTroubleTest {
         List<String> found = new ArrayList<>();
         try (Stream<Path> threads = Files.list(Path.of("/proc/self/task"))) {
             for (Path thread : threads.sorted().toList()) {
-                List<String> lines = Files.readAllLines(thread.resolve("status"));
+                List<String> lines;
+                try {
+                    lines = Files.readAllLines(thread.resolve("status"));
+                } catch (IOException ended) {
+                    // Threads of other tests come and go.
+                    continue;
+                }
                 boolean asleep = lines.contains("State:\tS (sleeping)") && lines.get(0).contains(name);
                 if (asleep) {
                     lines.stream().filter(line -> line.startsWith("voluntary")).forEach(line -> found.add(thread + line));
