@@ -269,7 +269,7 @@ impl Loop {
 }
 
 /// Has this crate compile the loop on the real kernel. rustc shares such code between crates below `opt-level = 2`, so that
-/// tests, and debug builds of programs, do not compile it once more each.
+/// the many test programs do not compile it once more each.
 #[cfg(debug_assertions)]
 #[used]
 static COMPILED_HERE: fn(&mut Loop, &mut crate::Events) -> Result<usize, crate::TurnError> =
