@@ -101,14 +101,6 @@ class ApplicationFaultsTest {
                 .channel();
     }
 
-    /** The channel's end of a connection, once the loop has it. */
-    private QuoitSocketChannel open(Socket client) throws Exception {
-        QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
-        channel.writeAndFlush(Peers.direct(new byte[1])).sync();
-        Peers.read(client, 1);
-        return channel;
-    }
-
     private void assertTheLoopLives() throws Exception {
         group.submit(() -> {}).get(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
@@ -119,7 +111,7 @@ class ApplicationFaultsTest {
         Channel server = serve(UnderTest.config(), bootstrap -> bootstrap);
         byte[] bytes = Peers.bytes(4000);
         try (Socket client = Peers.connect(server)) {
-            Channel channel = open(client);
+            Channel channel = accepted.next(client);
             Promise<Void> done = channel.eventLoop().newPromise();
             ChannelFutureListener next = new ChannelFutureListener() {
                 private int at;
@@ -190,7 +182,7 @@ class ApplicationFaultsTest {
     void aConnectionThatEndsWhileRefusedBytesAreSentAgainIsTheOnlyOneToEnd() throws Exception {
         Channel server = serveNarrow();
         try (Socket client = Peers.connectNarrow(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             EventLoop loop = channel.eventLoop();
             fill(channel);
             loop.execute(new Runnable() {
@@ -215,7 +207,7 @@ class ApplicationFaultsTest {
     void refusedBytesThatCannotBeKeptEndTheirConnection() throws Exception {
         Channel server = serveNarrow();
         try (Socket client = Peers.connectNarrow(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             memory.spent = true;
             byte[] written = fill(channel);
             byte[] got = readToTheEnd(client);
@@ -235,7 +227,7 @@ class ApplicationFaultsTest {
             long refused = refusals(server);
             for (int round = 0; round < 20 && refusals(server) == refused; round++) {
                 try (Socket client = Peers.connectNarrow(server)) {
-                    QuoitSocketChannel channel = open(client);
+                    QuoitSocketChannel channel = accepted.next(client);
                     byte[] written = fillToTheMark(channel, LENT + PIECE);
                     ByteArrayOutputStream got = new ByteArrayOutputStream();
                     int filled = written.length - LENT - PIECE;
@@ -312,7 +304,7 @@ class ApplicationFaultsTest {
         Files.write(file, Arrays.copyOfRange(bytes, 3010, 5000));
         for (boolean whole : new boolean[] {true, false}) {
             try (Socket client = Peers.connect(server)) {
-                Channel channel = open(client);
+                Channel channel = accepted.next(client);
                 group.submit(() -> {
                             channel.writeAndFlush(Peers.direct(Arrays.copyOf(bytes, 3000)));
                             channel.writeAndFlush(Peers.direct(Arrays.copyOfRange(bytes, 3000, 3010)));
@@ -364,7 +356,7 @@ class ApplicationFaultsTest {
         for (int length : UnderTest.SMALL ? new int[] {100, 1000} : new int[] {100, 1000, 1200, 5000}) {
             byte[] bytes = Peers.bytes(4 * length);
             try (Socket client = Peers.connect(server)) {
-                Channel channel = open(client);
+                Channel channel = accepted.next(client);
                 group.submit(() -> {
                             for (int at = 0; at < bytes.length; at += length) {
                                 ChannelFuture write =

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -19,7 +18,6 @@ import io.netty.channel.ChannelOption;
 import io.netty.channel.ChannelPromise;
 import io.netty.channel.DefaultFileRegion;
 import io.netty.channel.EventLoopGroup;
-import io.netty.channel.ServerChannel;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -45,29 +43,12 @@ class LongFlushTest {
     private final EventLoopGroup group = UnderTest.group(1);
     private final Peers.Keeper keeper = new Peers.Keeper();
     private final Peers.Accepted accepted = new Peers.Accepted(channel -> channel.pipeline().addLast(keeper));
-    private final Channel server = serve(QuoitServerSocketChannel.class, new InetSocketAddress("127.0.0.1", 0));
-
-    private Channel serve(Class<? extends ServerChannel> type, SocketAddress address) {
-        return new ServerBootstrap()
-                .group(group)
-                .channel(type)
-                .childHandler(accepted)
-                .bind(address)
-                .syncUninterruptibly()
-                .channel();
-    }
+    private final Channel server =
+            Peers.serve(group, QuoitServerSocketChannel.class, accepted, new InetSocketAddress("127.0.0.1", 0));
 
     @AfterEach
     void end() throws Exception {
         group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
-    }
-
-    /** The channel's end of a connection, once the loop has it. */
-    private QuoitSocketChannel open(Socket client) throws Exception {
-        QuoitSocketChannel channel = (QuoitSocketChannel) accepted.next();
-        channel.writeAndFlush(Peers.direct(new byte[1])).sync();
-        Peers.read(client, 1);
-        return channel;
     }
 
     private static void run(Channel channel, Runnable task) throws Exception {
@@ -78,7 +59,7 @@ class LongFlushTest {
     void whatTheKernelTakesIsDoneWhenTheFlushReturns() throws Exception {
         byte[] bytes = Peers.bytes(48 << 10);
         try (Socket client = Peers.connect(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             QuoitChannelSnapshot before = channel.snapshot();
             run(channel, () -> {
                 ByteBuf sent = Peers.direct(bytes);
@@ -104,7 +85,7 @@ class LongFlushTest {
         byte[] bytes = Peers.bytes(1 << 20);
         int[] sizes = {10, 40_000, 3000, 50_000, 33_000, 700, 70_000};
         try (Socket client = Peers.connect(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             run(channel, () -> {
                 int at = 0;
                 for (int flush = 0; at < bytes.length; flush++) {
@@ -123,7 +104,7 @@ class LongFlushTest {
         byte[] bytes = Peers.bytes(4 << 20);
         Path file = Files.write(folder.resolve("file"), bytes);
         try (Socket client = Peers.connectNarrow(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             long before = channel.snapshot().writtenBytes();
             List<ChannelFuture> writes = new ArrayList<>();
@@ -166,7 +147,7 @@ class LongFlushTest {
     void ofAMessageThatIsSentInPartTheRestIsPending() throws Exception {
         byte[] bytes = Peers.bytes(8 << 20);
         try (Socket client = Peers.connectNarrow(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             ByteBuf sent = Peers.direct(bytes);
             ChannelPromise write = channel.newPromise();
@@ -188,7 +169,7 @@ class LongFlushTest {
     void aFlushThatIsFilledAgainLeavesTheLoopToOthers() throws Exception {
         byte[] bytes = Peers.bytes(4 << 20);
         try (Socket client = Peers.connect(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             channel.config().setWriteSpinCount(3);
             long before = channel.snapshot().writes();
             Filler filler = new Filler(bytes);
@@ -226,7 +207,7 @@ class LongFlushTest {
     void aListenerMayCloseTheChannelInTheMidst() throws Exception {
         byte[] bytes = Peers.bytes(64 << 10);
         try (Socket client = Peers.connect(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             List<ByteBuf> sent = new ArrayList<>();
             List<ChannelFuture> writes = new ArrayList<>();
             run(channel, () -> {
@@ -258,7 +239,7 @@ class LongFlushTest {
         byte[] bytes = Peers.bytes(2 << 20);
         for (boolean close : new boolean[] {false, true}) {
             try (Socket client = Peers.connectNarrow(server)) {
-                QuoitSocketChannel channel = open(client);
+                QuoitSocketChannel channel = accepted.next(client);
                 channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
                 ByteBuf sent = Peers.direct(bytes);
                 run(channel, () -> {
@@ -275,7 +256,7 @@ class LongFlushTest {
     @Test
     void aResetFailsWhatWasSentInPartAndWhatWaits() throws Exception {
         try (Socket client = Peers.connectNarrow(server)) {
-            QuoitSocketChannel channel = open(client);
+            QuoitSocketChannel channel = accepted.next(client);
             channel.config().setOption(ChannelOption.SO_SNDBUF, Peers.NARROW_BYTES);
             List<ByteBuf> sent = List.of(Peers.direct(new byte[8 << 20]), Peers.direct(new byte[100_000]));
             List<ChannelFuture> writes = new ArrayList<>();
@@ -296,7 +277,7 @@ class LongFlushTest {
     @Test
     void aFlushThatFindsTheConnectionResetFails() throws Exception {
         Socket client = Peers.connect(server);
-        QuoitSocketChannel channel = open(client);
+        QuoitSocketChannel channel = accepted.next(client);
         ByteBuf sent = Peers.direct(new byte[100_000]);
         List<ChannelFuture> writes = new ArrayList<>();
         run(channel, () -> {
@@ -324,7 +305,7 @@ class LongFlushTest {
     private void expectBytesBeforeTheReset(Consumer<Channel> asking, String message) throws Exception {
         byte[] bytes = Peers.bytes(100);
         Socket client = Peers.connect(server);
-        QuoitSocketChannel channel = open(client);
+        QuoitSocketChannel channel = accepted.next(client);
         run(channel, () -> {
             channel.config().setAutoRead(false);
             asking.accept(channel);
@@ -362,7 +343,7 @@ class LongFlushTest {
     @Test
     void aFlushToAPeerThatReceivesNoMoreIsABrokenPipe(@TempDir Path folder) throws Exception {
         SocketAddress address = UnixDomainSocketAddress.of(folder.resolve("socket"));
-        serve(QuoitServerDomainSocketChannel.class, address);
+        Peers.serve(group, QuoitServerDomainSocketChannel.class, accepted, address);
         try (SocketChannel client = SocketChannel.open(StandardProtocolFamily.UNIX)) {
             client.connect(address);
             Channel channel = accepted.next();

@@ -12,11 +12,13 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.ServerChannel;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketAddress;
 import java.util.Random;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -98,14 +100,19 @@ final class Peers {
     }
 
     /** A server on a free port of loopback, with a handler of its own for each connection. */
-    static Channel serve(EventLoopGroup group, java.util.function.Supplier<? extends ChannelHandler> handler)
-            throws InterruptedException {
+    static Channel serve(EventLoopGroup group, java.util.function.Supplier<? extends ChannelHandler> handler) {
+        return serve(group, QuoitServerSocketChannel.class, each(handler), new InetSocketAddress("127.0.0.1", 0));
+    }
+
+    /** A server of this type, with a handler that its connections share. */
+    static Channel serve(
+            EventLoopGroup group, Class<? extends ServerChannel> type, ChannelHandler handler, SocketAddress address) {
         return new ServerBootstrap()
                 .group(group)
-                .channel(QuoitServerSocketChannel.class)
-                .childHandler(each(handler))
-                .bind("127.0.0.1", 0)
-                .sync()
+                .channel(type)
+                .childHandler(handler)
+                .bind(address)
+                .syncUninterruptibly()
                 .channel();
     }
 
@@ -142,6 +149,14 @@ final class Peers {
             if (channel == null) {
                 throw new AssertionError("no connection was accepted");
             }
+            return channel;
+        }
+
+        /** The channel of this client's connection, once the loop has it. */
+        QuoitSocketChannel next(Socket client) throws Exception {
+            QuoitSocketChannel channel = (QuoitSocketChannel) next();
+            channel.writeAndFlush(direct(new byte[1])).sync();
+            read(client, 1);
             return channel;
         }
 
