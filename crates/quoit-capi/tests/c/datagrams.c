@@ -350,6 +350,14 @@ static void errors_of_sends(void)
     close(peer);
 }
 
+/* A socket that hears itself only: whoever sends to it is told that nobody is there, and nobody can take its port. */
+static int deaf_on(const char *address, struct sockaddr_storage *storage, socklen_t *length)
+{
+    int descriptor = peer_on(address, storage, length);
+    check("connect", connect(descriptor, (struct sockaddr *)storage, *length));
+    return descriptor;
+}
+
 /* A connected socket learns that nobody is there, and goes on. */
 static void unreachable_peers(void)
 {
@@ -361,22 +369,22 @@ static void unreachable_peers(void)
     quoit_command commands;
     quoit_event event;
     uint64_t socket;
-    int peer = peer_on("127.0.0.1:0", &storage, &length);
+    int deaf = deaf_on("127.0.0.1:0", &storage, &length);
     check("text", quoit_sockaddr_text(&storage, length, text, sizeof text));
-    close(peer);
     options.peer = text;
     options.peer_length = (uint32_t)strlen(text);
     socket = opened_on("127.0.0.1:0", &options);
     commands = sending(socket, &send, 1);
     event = next_event(&commands, 1);
-    expect(event.kind == QUOIT_EVENT_DATAGRAM_ERROR && event.error == -ECONNREFUSED, "refused");
+    expect(event.kind == QUOIT_EVENT_DATAGRAM_ERROR && event.error == -ECONNREFUSED, "its peer refused");
     shut(socket);
+    close(deaf);
 }
 
 static void expect_unreachable(const quoit_event *event, uint64_t socket, const void *receiver, uint32_t length)
 {
     expect(event->kind == QUOIT_EVENT_DATAGRAM_ERROR && event->connection == socket
-               && event->reason == QUOIT_DATAGRAM_ERROR_UNREACHABLE && event->error == -ECONNREFUSED, "refused");
+               && event->reason == QUOIT_DATAGRAM_ERROR_UNREACHABLE && event->error == -ECONNREFUSED, "a receiver refused");
     expect(event->length == length && memcmp(event->data, receiver, length) == 0, "by whom");
 }
 
@@ -392,11 +400,8 @@ static void unreachable_receivers(void)
     char bytes[16];
     uint64_t socket;
     int index, deaf[2], here = peer_on("127.0.0.1:0", &present, &length);
-    /* Sockets that hear somebody else only: nobody can take their ports meanwhile. */
-    for (index = 0; index < 2; index++) {
-        deaf[index] = peer_on("127.0.0.1:0", &gone[index], &lengths[index]);
-        check("connect", connect(deaf[index], (struct sockaddr *)&present, length));
-    }
+    for (index = 0; index < 2; index++)
+        deaf[index] = deaf_on("127.0.0.1:0", &gone[index], &lengths[index]);
     options.flags = QUOIT_DATAGRAM_TELL_UNREACHABLE;
     socket = opened_on("127.0.0.1:0", &options);
     for (index = 0; index < 2; index++) {
