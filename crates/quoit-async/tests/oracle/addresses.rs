@@ -6,13 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scenario;
-use crate::support::{once, reset};
-
-/// A port that nobody listens on.
-fn nobody() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
+use crate::support::{nobody, once, reset};
 
 scenario! {
     fn both_ends_know_each_other(says) {
@@ -56,14 +50,16 @@ scenario! {
 
 scenario! {
     fn connecting_is_refused(says) {
-        says.told("connect", TcpStream::connect(nobody()).await.map(drop));
+        let (_bound, refuses) = nobody();
+        says.told("connect", TcpStream::connect(refuses).await.map(drop));
     }
 }
 
 scenario! {
     fn the_address_that_listens_is_found_among_several(says) {
         let (listener, address) = listen().await;
-        let targets = [nobody(), address, nobody()];
+        let (_bound, refuses) = nobody();
+        let targets = [refuses, address, refuses];
         let (one, other) = tokio::join!(TcpStream::connect(&targets[..]), listener.accept());
         assert_eq!(one.unwrap().peer_addr().unwrap(), address);
         says.told("accepted", other.map(drop));
@@ -72,7 +68,8 @@ scenario! {
 
 scenario! {
     fn several_addresses_refuse(says) {
-        let targets = [nobody(), nobody()];
+        let (bound, also_bound) = (nobody(), nobody());
+        let targets = [bound.1, also_bound.1];
         says.told("connect", TcpStream::connect(&targets[..]).await.map(drop));
     }
 }
@@ -283,8 +280,9 @@ scenario! {
 
 scenario! {
     fn a_socket_with_options_first(says) {
+        let (_bound, refuses) = nobody();
         let socket = TcpSocket::new_v4().unwrap();
-        says.told("refused", socket.connect(nobody()).await.map(drop));
+        says.told("refused", socket.connect(refuses).await.map(drop));
         let socket = TcpSocket::new_v4().unwrap();
         says.told_kind("other family", socket.connect("[::1]:1".parse().unwrap()).await.map(drop).map_err(|_| std::io::ErrorKind::Other.into()));
         let (listener, address) = listen().await;

@@ -8,7 +8,7 @@ use quoit::DatagramSend;
 use quoit_async::{Address, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{blocking, both_ways, is_own_process, on_a_loop, reset};
+use crate::support::{blocking, both_ways, is_own_process, nobody, on_a_loop, reset};
 
 /// A test of ours alone, in both ways and on both engines.
 macro_rules! differs {
@@ -144,9 +144,7 @@ differs!(a_listeners_file_goes_with_it, || async {
 });
 
 differs!(of_several_addresses_the_first_error_is_told, || async {
-    let no_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let refuses = no_listener.local_addr().unwrap();
-    drop(no_listener);
+    let (_bound, refuses) = nobody();
     // Not an address that can be connected to.
     let other: SocketAddr = "255.255.255.255:9".parse().unwrap();
     let error = TcpStream::connect(&[refuses, other][..]).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::scenario;
-use crate::support::{once, pattern};
+use crate::support::{deaf, once, pattern};
 
 scenario! {
     fn an_echo(says) {
@@ -102,7 +102,7 @@ scenario! {
 scenario! {
     fn that_nobody_is_there_is_told_once(says) {
         let (one, _) = udp().await;
-        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (_deaf, nobody) = deaf();
         one.connect(nobody).await.unwrap();
         says.told("send", one.send(b"x").await);
         let error = loop {
@@ -123,7 +123,7 @@ scenario! {
 scenario! {
     fn an_unconnected_socket_is_not_told(says) {
         let (one, one_at) = udp().await;
-        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (_deaf, nobody) = deaf();
         says.told("send", one.send_to(b"x", nobody).await);
         says.told("send", one.send_to(b"self", one_at).await);
         says.told("recv", one.recv(&mut [0; 8]).await);

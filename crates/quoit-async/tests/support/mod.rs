@@ -10,6 +10,7 @@ pub(crate) mod net;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -84,6 +85,25 @@ pub(crate) fn reset(stream: std::net::TcpStream) {
     socket2::SockRef::from(&stream)
         .set_linger(Some(Duration::ZERO))
         .unwrap();
+}
+
+/// A TCP port that nobody listens on and nobody can take: the socket is bound, and no listener.
+pub(crate) fn nobody() -> (socket2::Socket, SocketAddr) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
+}
+
+/// The address of a UDP socket that hears itself only: whoever else sends to it is told that nobody is there, and nobody can
+/// take its port.
+pub(crate) fn deaf() -> (std::net::UdpSocket, SocketAddr) {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    socket.connect(address).unwrap();
+    (socket, address)
 }
 
 /// The engine of this process.

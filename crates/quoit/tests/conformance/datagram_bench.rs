@@ -373,6 +373,15 @@ pub(crate) fn client(address: &str) -> UdpSocket {
     client
 }
 
+/// A socket that hears itself only, and its address: whoever else sends to it is told that nobody is there, and nobody can
+/// take its port.
+pub(crate) fn deaf(host: &str) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((host, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    socket.connect(address).unwrap();
+    (socket, address)
+}
+
 /// Receives, whatever interrupts it: a thread that made a ring is interrupted when the kernel takes that ring down, and
 /// with `SO_RCVTIMEO` a read says so (`signal(7)`).
 pub(crate) fn uninterrupted<T>(mut receive: impl FnMut() -> std::io::Result<T>) -> T {

@@ -1,6 +1,6 @@
 //! What the network answers to datagrams, and what the kernel may lack: told, and fatal to no socket.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use quoit::{
@@ -10,7 +10,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use crate::datagram_bench::{Bench, bench, client, receive};
+use crate::datagram_bench::{Bench, bench, client, deaf, receive};
 use crate::levels::{Level, alone};
 
 macro_rules! datagram_errors {
@@ -31,11 +31,6 @@ fn told() -> DatagramOptions {
         receive_errors: true,
         ..DatagramOptions::default()
     }
-}
-
-/// The address of a socket that is gone.
-fn nobody(host: &str) -> SocketAddr {
-    UdpSocket::bind((host, 0)).unwrap().local_addr().unwrap()
 }
 
 fn unreachable(error: DatagramError) -> Unreachable {
@@ -65,7 +60,8 @@ pub(crate) fn who_is_gone_is_told(level: &Level) {
         ] {
             bench.errors.clear();
             let socket = bench.bind(own, &told());
-            let gone = [nobody(host), nobody(host)];
+            let deaf = [deaf(host), deaf(host)];
+            let gone = deaf.each_ref().map(|&(_, address)| address);
             for to in gone {
                 bench.send_to(socket, to, b"anybody?");
                 let before = bench.errors.len();
@@ -95,7 +91,7 @@ pub(crate) fn who_is_gone_is_told(level: &Level) {
 
 pub(crate) fn a_connected_socket_is_told_too(level: &Level) {
     bench(level, |bench| {
-        let gone = nobody("127.0.0.1");
+        let (_deaf, gone) = deaf("127.0.0.1");
         let options = DatagramOptions {
             peer: Some(Address::Tcp(gone)),
             ..told()
@@ -118,7 +114,7 @@ pub(crate) fn what_others_meet_costs_nobody_a_datagram(level: &Level) {
     const ROUNDS: usize = 100;
     bench(level, |bench| {
         let socket = bench.bind("127.0.0.1:0", &told());
-        let gone = nobody("127.0.0.1");
+        let (_deaf, gone) = deaf("127.0.0.1");
         let client = client("127.0.0.1:0");
         for round in 0..ROUNDS {
             for (to, kind) in [(gone, 1), (client.local_addr().unwrap(), 2)] {
@@ -153,7 +149,7 @@ pub(crate) fn what_others_meet_costs_no_segment_that_leaves_by_itself(level: &Le
         let socket = bench.bind("127.0.0.1:0", &told());
         // Without checksums of its own nothing is cut.
         bench.set(socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1);
-        let gone = nobody("127.0.0.1");
+        let (_deaf, gone) = deaf("127.0.0.1");
         let client = client("127.0.0.1:0");
         for round in 0..ROUNDS {
             // The first one learns that nothing is cut.
@@ -193,7 +189,8 @@ pub(crate) fn what_others_meet_costs_no_segment_that_leaves_by_itself(level: &Le
 pub(crate) fn nothing_is_told_unless_it_is_asked_for(level: &Level) {
     bench(level, |bench| {
         let socket = bench.bind("127.0.0.1:0", &DatagramOptions::default());
-        bench.send_to(socket, nobody("127.0.0.1"), b"anybody?");
+        let (_deaf, gone) = deaf("127.0.0.1");
+        bench.send_to(socket, gone, b"anybody?");
         echoes(bench, socket);
         bench.turn(Duration::ZERO);
         assert_eq!(bench.errors, []);

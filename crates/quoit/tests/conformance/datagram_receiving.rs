@@ -8,7 +8,7 @@ use quoit::{
     Handler, Loop, Token,
 };
 
-use crate::datagram_bench::{bench, bench_with, client, interface, numbered, receive, set};
+use crate::datagram_bench::{bench, bench_with, client, deaf, interface, numbered, receive, set};
 use crate::levels::Level;
 use crate::sockets::PATIENCE;
 
@@ -493,11 +493,9 @@ pub(crate) fn a_handler_sees_nothing_after_its_pause(level: &Level) {
 
 pub(crate) fn nobody_at_the_peers_port_is_told_and_not_fatal(level: &Level) {
     bench(level, |bench| {
-        let nobody = client("127.0.0.1:0");
-        let port = nobody.local_addr().unwrap();
-        drop(nobody);
+        let (peer, address) = deaf("127.0.0.1");
         let options = DatagramOptions {
-            peer: Some(port.into()),
+            peer: Some(address.into()),
             ..DatagramOptions::default()
         };
         let socket = bench.bind("127.0.0.1:0", &options);
@@ -510,16 +508,16 @@ pub(crate) fn nobody_at_the_peers_port_is_told_and_not_fatal(level: &Level) {
                 [(socket, DatagramError::Network(Errno::ECONNREFUSED))]
             );
         }
-        // Somebody comes, and is heard.
-        let peer = std::net::UdpSocket::bind(port).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        bench.send(socket, DatagramSend::to_connected(b"there?")).unwrap();
-        bench.until_quiet();
+        // It listens, and is heard.
         let quoit::Address::Tcp(address) = bench.address(socket) else {
             panic!("no UDP socket")
         };
+        peer.connect(address).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        bench.send(socket, DatagramSend::to_connected(b"there?")).unwrap();
+        bench.until_quiet();
         assert_eq!(receive(&peer), b"there?");
-        peer.send_to(b"here", address).unwrap();
+        peer.send(b"here").unwrap();
         bench.wait_received(1);
         assert_eq!(bench.payloads(), [b"here"]);
         assert!(bench.counters(socket).receive_errors + bench.counters(socket).send_errors >= 3);
