@@ -201,12 +201,6 @@ func TestDiallingFailsAsWithPackageNet(t *testing.T) {
 			r.t.Fatal(err)
 		}
 		there := l.Addr().String()
-		gone, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		nowhere := gone.Addr().String()
-		gone.Close()
 		defer l.Close()
 		_, err = d.listen("tcp", there)
 		r.see("an address in use", err)
@@ -215,7 +209,7 @@ func TestDiallingFailsAsWithPackageNet(t *testing.T) {
 			ctx              context.Context
 			network, address string
 		}{
-			{"nobody", r.t.Context(), "tcp", nowhere},
+			{"nobody", r.t.Context(), "tcp", refusing(r.t)},
 			{"cancelled", over, "tcp", there},
 			{"too late", late, "tcp", there},
 			{"cancelled udp", over, "udp", there},

@@ -116,6 +116,17 @@ func dial(t *testing.T, address net.Addr) net.Conn {
 	return connection
 }
 
+// refusing is an address of TCP that refuses: a connected socket has it, so that nobody listens there and nobody else can.
+func refusing(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return dial(t, listener.Addr()).LocalAddr().String()
+}
+
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {

@@ -262,13 +262,8 @@ func TestReadFromFillsTheConnection(t *testing.T) {
 func TestDialErrors(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine quoit.Option) {
 		dialer := newDialer(t, engine)
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := free.Addr().String()
-		free.Close()
-		_, err = dialer.Dial("tcp", address)
+		address := refusing(t)
+		_, err := dialer.Dial("tcp", address)
 		var failed *net.OpError
 		if !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &failed) || failed.Op != "dial" {
 			t.Error(err)

@@ -145,8 +145,11 @@ public class FactoryScenarios
     public async Task A_refused_connect_is_the_exception_of_sockets_and_leaves_nothing(Transport transport)
     {
         await using var factory = Create(transport);
-        var nobody = new IPEndPoint(IPAddress.Loopback, BindScenarios.FreePort());
-        var failure = await Assert.ThrowsAsync<SocketException>(() => factory.ConnectAsync(nobody).AsTask());
+        // Bound and not listening: the port is nobody else's.
+        using var bound = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        bound.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        var failure = await Assert.ThrowsAsync<SocketException>(
+            () => factory.ConnectAsync(bound.LocalEndPoint!).AsTask());
         Assert.Equal(SocketError.ConnectionRefused, failure.SocketErrorCode);
         var missing = await Assert.ThrowsAsync<SocketException>(
             () => factory.ConnectAsync(new UnixDomainSocketEndPoint("/nowhere/at/all")).AsTask());

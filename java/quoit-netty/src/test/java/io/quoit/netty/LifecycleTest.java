@@ -30,10 +30,10 @@ import io.netty.util.concurrent.ThreadAwareExecutor;
 import java.lang.management.ManagementFactory;
 import java.net.ConnectException;
 import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.nio.ByteBuffer;
 import java.nio.channels.AlreadyBoundException;
 import java.nio.channels.ClosedChannelException;
+import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
@@ -270,14 +270,16 @@ class LifecycleTest {
 
     @Test
     void aRefusedConnectFailsWithTheAddress() throws Exception {
-        int port;
-        try (ServerSocket nobody = new ServerSocket(0)) {
-            port = nobody.getLocalPort();
+        // Bound and not listening: the port is nobody else's.
+        try (SocketChannel bound = SocketChannel.open().bind(new InetSocketAddress("127.0.0.1", 0))) {
+            int port = bound.socket().getLocalPort();
+            ChannelFuture connect = client().connect("127.0.0.1", port).await();
+            assertInstanceOf(ConnectException.class, connect.cause());
+            assertTrue(
+                    connect.cause().getMessage().contains(String.valueOf(port)),
+                    connect.cause().getMessage());
+            assertTrue(connect.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
         }
-        ChannelFuture connect = client().connect("127.0.0.1", port).await();
-        assertInstanceOf(ConnectException.class, connect.cause());
-        assertTrue(connect.cause().getMessage().contains(String.valueOf(port)), connect.cause().getMessage());
-        assertTrue(connect.channel().closeFuture().await(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS));
     }
 
     @Test
