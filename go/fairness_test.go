@@ -81,6 +81,7 @@ func onListeners(t *testing.T, test func(t *testing.T, listener net.Listener, lo
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer listener.Close()
 		test(t, listener, nil)
 	})
 	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
@@ -88,6 +89,7 @@ func onListeners(t *testing.T, test func(t *testing.T, listener net.Listener, lo
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer listener.Close()
 		test(t, listener, listener.Loops())
 	})
 }
