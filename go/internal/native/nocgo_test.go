@@ -3,11 +3,17 @@
 package native
 
 import (
+	"errors"
 	"maps"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/quoit-io/quoit/go/internal/nocgo"
 )
 
 func init() {
@@ -31,6 +37,29 @@ func TestTheCountersHaveTheLayout(t *testing.T) {
 	} {
 		if !fits || !strings.Contains(layoutText, line) {
 			t.Errorf("Go's is another than %q", line)
+		}
+	}
+}
+
+// What failed is told by dlerror(3), to the thread that called dlopen(3) alone: both are calls of their own here.
+func TestAFailureToOpenIsOfOneThread(t *testing.T) {
+	defer func(registered nocgo.Caller) { nocgo.Registered = registered }(nocgo.Registered)
+	refused := errors.New("refused")
+	nocgo.Registered.Open = func(string, int) (uintptr, error) {
+		thread := syscall.Gettid()
+		var others sync.WaitGroup
+		for range 8 {
+			others.Go(runtime.Gosched)
+		}
+		others.Wait()
+		if now := syscall.Gettid(); now != thread {
+			t.Errorf("it was on thread %d, and is on %d", thread, now)
+		}
+		return 0, refused
+	}
+	for range 100 {
+		if err := open("libquoit.so"); !errors.Is(err, refused) {
+			t.Fatal(err)
 		}
 	}
 }

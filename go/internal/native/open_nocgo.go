@@ -5,6 +5,7 @@ package native
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/quoit-io/quoit/go/internal/nocgo"
@@ -128,6 +129,9 @@ func open(path string) error {
 	if path == "" {
 		path = "libquoit.so.0"
 	}
+	// What dlerror(3) tells of a failure is the thread's.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	// Never closed: its threads and thread-locals may outlive any use.
 	handle, err := nocgo.Registered.Open(path, now)
 	if err != nil {
