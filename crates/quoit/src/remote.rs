@@ -386,7 +386,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(quoit_loom))]
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
