@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test rust-tests test-user bench capi go go-tests jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
+.PHONY: help demo check test rust-tests test-user bench capi go go-tests go-format go-loaded go-linked go-without-cgo jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom loom-check miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
@@ -64,7 +64,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
 	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
-	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=3 --output-sync=target $$doors
+	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=4 --output-sync=target $$doors
 
 # What the lab measures is tested when nothing else runs.
 rust-tests: toolchain
@@ -121,22 +121,33 @@ GO_TOOLS := $(CURDIR)/target/go-tools
 go: capi ## Build libquoit, and lint and test the Go module: with it under the race detector, linked, without it, and without cgo
 	@$(STAGE) Go $(MAKE) --no-print-directory go-tests
 
-# Go remembers results, and does not see that the library is another one: hence -count=1.
-go-tests:
+# Apart, so that they run side by side where make has jobs for it: most of these tests wait for a peer.
+go-tests: go-loaded go-linked go-without-cgo
+
+GO_LIBRARY = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so
+
+go-format:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
 	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
+
+# Go remembers results, and does not see that the library is another one: hence -count=1.
+go-loaded: go-format
 	@GOBIN=$(GO_TOOLS) $(GO) install $(STATICCHECK) || \
 		echo "make: staticcheck could not be fetched; the Go sources are linted by go vet alone" >&2
-	@set -e; export QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so; for module in $(GO_MODULES); do \
+	@set -e; for module in $(GO_MODULES); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
 		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; \
-		GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
+		$(GO_LIBRARY) GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
+
+go-linked: go-format
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
 		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test -count=1 $$build ./...; done
+
+go-without-cgo: go-format
 	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test -count=1 ./...; \
-		(cd nocgo; echo "go: CGO_ENABLED=0 with go/nocgo"; $(GO) vet ./...; QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
-			$(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
+		(cd nocgo; echo "go: CGO_ENABLED=0 with go/nocgo"; $(GO) vet ./...; \
+			$(GO_LIBRARY) $(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
 		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
 
 MAVEN ?= mvn
@@ -194,7 +205,7 @@ dotnet-tests:
 		--results-directory target/dotnet/results
 
 AUTOBAHN := target/autobahn
-GO_DOORS = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
+GO_DOORS = $(GO_LIBRARY) QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
 
 doors: doors-go doors-java doors-rust ## Run software that people use over the doors: gRPC, QUIC, DNS, Caddy, h2spec, Autobahn, WebFlux, Vert.x, Redis
 	@if go/doors/autobahn/install --check; then $(MAKE) --no-print-directory doors-websocket; \
