@@ -427,7 +427,7 @@ deny: toolchain ## Check licences, advisories and doubled versions of all depend
 	$(CARGO) deny --locked check
 
 # What loom runs takes its types in place of the standard library's, so the cfg is given to one test program, not to what it
-# depends on: all of that is built already.
+# depends on.
 LOOM := quoit:sync quoit-async:mailbox
 
 loom: toolchain ## Try every order in which threads can meet in the core and in quoit-async, with loom; minutes

@@ -8,6 +8,8 @@ mod axum_tls;
 mod example;
 mod http_client;
 mod line_protocol;
+#[path = "../support/nobody.rs"]
+mod nobody;
 #[cfg(feature = "examples")]
 mod quinn_echo;
 mod reverse_proxy;

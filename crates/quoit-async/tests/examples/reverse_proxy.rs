@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 
 use crate::example::on_each_engine;
 use crate::http_client::HttpClient;
+use crate::nobody::nobody;
 
 /// Answers with the body that came, and says what head came with it.
 async fn tell(request: Received) -> (HeaderMap, Body) {
@@ -64,13 +65,8 @@ fn requests_go_through_and_answers_come_back() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_bad_gateway() {
-    // A port that was free a moment ago, and that nobody is given meanwhile, as this socket keeps it without listening.
-    let reserved = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    reserved
-        .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
-        .unwrap();
-    let port = reserved.local_addr().unwrap().as_socket().unwrap().port();
-    let to = format!("http://127.0.0.1:{port}");
+    let (_bound, address) = nobody();
+    let to = format!("http://{address}");
     on_each_engine("reverse_proxy", &["--to", &to], async |example| {
         let client = HttpClient::new(example.address);
         let (status, _) = client.json(Method::GET, "/", "").await;

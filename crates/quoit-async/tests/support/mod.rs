@@ -6,6 +6,7 @@
 
 pub(crate) mod bulk;
 pub(crate) mod net;
+pub(crate) mod nobody;
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -21,6 +22,8 @@ use std::time::Duration;
 use quoit_async::{
     Config, Context, Counters, EngineChoice, EngineKind, Loops, LoopsConfig, Server, ServerConfig,
 };
+
+pub(crate) use self::nobody::{deaf, nobody};
 
 /// In the processes of the tests: the engine.
 const ENGINE: &str = "QUOIT_TEST_ENGINE";
@@ -85,25 +88,6 @@ pub(crate) fn reset(stream: std::net::TcpStream) {
     socket2::SockRef::from(&stream)
         .set_linger(Some(Duration::ZERO))
         .unwrap();
-}
-
-/// A TCP port that nobody listens on and nobody can take: the socket is bound, and no listener.
-pub(crate) fn nobody() -> (socket2::Socket, SocketAddr) {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket
-        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
-        .unwrap();
-    let address = socket.local_addr().unwrap().as_socket().unwrap();
-    (socket, address)
-}
-
-/// The address of a UDP socket that hears itself only: whoever else sends to it is told that nobody is there, and nobody can
-/// take its port.
-pub(crate) fn deaf() -> (std::net::UdpSocket, SocketAddr) {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    socket.connect(address).unwrap();
-    (socket, address)
 }
 
 /// The engine of this process.
