@@ -94,6 +94,7 @@ bench: toolchain ## Measure both engines against minimal hand-written servers; t
 	@$(RELEASE)/quoit lab run idle
 
 CAPI := target/capi
+WITH_LIBRARY = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
 capi: toolchain ## Build the C library into target/capi: include, lib (shared and static) and pkgconfig
@@ -124,8 +125,6 @@ go: capi ## Build libquoit, and lint and test the Go module: with it under the r
 # Apart, so that they run side by side where make has jobs for it: most of these tests wait for a peer.
 go-tests: go-loaded go-linked go-without-cgo
 
-GO_LIBRARY = QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so
-
 go-format:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
@@ -138,7 +137,7 @@ go-loaded: go-format
 	@set -e; for module in $(GO_MODULES); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
 		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; \
-		$(GO_LIBRARY) GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
+		$(WITH_LIBRARY) GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
 
 go-linked: go-format
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
@@ -147,11 +146,11 @@ go-linked: go-format
 go-without-cgo: go-format
 	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test -count=1 ./...; \
 		(cd nocgo; echo "go: CGO_ENABLED=0 with go/nocgo"; $(GO) vet ./...; \
-			$(GO_LIBRARY) $(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
+			$(WITH_LIBRARY) $(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
 		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
 
 MAVEN ?= mvn
-JAVA_BUILD = JAVA_HOME=$$(java/jdk) QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so \
+JAVA_BUILD = JAVA_HOME=$$(java/jdk) $(WITH_LIBRARY) \
 	$(MAVEN) --quiet --batch-mode --no-transfer-progress --file java/pom.xml
 
 # Runs what a release runs, too: the documentation is linted. That costs a few seconds.
@@ -201,11 +200,11 @@ dotnet-tests:
 	$(DOTNET) restore dotnet/Quoit.slnx --nologo --verbosity quiet $(DOTNET_SOURCE)
 	$(DOTNET) format whitespace dotnet/Quoit.slnx --no-restore --verify-no-changes
 	$(DOTNET) build dotnet/Quoit.slnx --no-restore --nologo --verbosity quiet
-	QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
+	$(WITH_LIBRARY) $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results
 
 AUTOBAHN := target/autobahn
-GO_DOORS = $(GO_LIBRARY) QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
+GO_DOORS = $(WITH_LIBRARY) QUOIT_PEERS=$(CURDIR)/$(TARGET)/peers
 
 doors: doors-go doors-java doors-rust ## Run software that people use over the doors: gRPC, QUIC, DNS, Caddy, h2spec, Autobahn, WebFlux, Vert.x, Redis
 	@if go/doors/autobahn/install --check; then $(MAKE) --no-print-directory doors-websocket; \
@@ -339,7 +338,7 @@ ends: toolchain ## Measure what it costs when up to 10,000 connections end at on
 DEPLOY := $(CARGO) run --quiet --profile test --package quoit-deploy --
 
 restarts: capi ## Restart quoit serve and the doors under load, fail if a request is lost, and keep the results; a few minutes
-	@DOTNET_NUGET_OFFLINE="$(DOTNET_NUGET_OFFLINE)" QUOIT_LIBRARY=$(CURDIR)/$(CAPI)/lib/libquoit.so lab/restarts/run
+	@DOTNET_NUGET_OFFLINE="$(DOTNET_NUGET_OFFLINE)" $(WITH_LIBRARY) lab/restarts/run
 	@$(MAKE) --no-print-directory restarts-page
 
 restarts-page: toolchain ## Write the table of docs/restarts.md from lab/restarts/results.json
@@ -432,8 +431,8 @@ LOOM := quoit:sync quoit-async:mailbox
 
 loom: toolchain ## Try every order in which threads can meet in the core and in quoit-async, with loom; minutes
 	@set -e; for models in $(LOOM); do \
-		program=$$($(CARGO) rustc --profile test --lib --package $${models%:*} --message-format json -- --cfg quoit_loom | \
-			sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'); \
+		program=$$($(CARGO) rustc --profile test --lib --package $${models%:*} --message-format json-render-diagnostics -- --cfg quoit_loom | \
+			sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'); test -n "$$program"; \
 		(cd crates/$${models%:*} && $$program $${models#*:}::); done
 
 # `make test` does not run them, but they go on compiling: unoptimised, which takes least.
