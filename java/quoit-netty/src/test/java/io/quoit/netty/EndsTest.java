@@ -2,7 +2,6 @@ package io.quoit.netty;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -20,6 +19,8 @@ import java.net.SocketAddress;
 import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -48,6 +49,16 @@ class EndsTest {
         return side.bootstrap(group);
     }
 
+    /**
+     * How many connections of this network the kernel has given up as their reset came before the last packet of the handshake,
+     * so that there was nothing to accept (TcpExtEmbryonicRsts of netstat(8)).
+     */
+    private static long resetBeforeAccept() throws Exception {
+        List<String> lines = Files.readAllLines(Path.of("/proc/net/netstat"));
+        int at = List.of(lines.get(0).split(" ")).indexOf("EmbryonicRsts");
+        return Long.parseLong(lines.get(1).split(" ")[at]);
+    }
+
     /** Connections that are in the listener's queue, and reset, when the server comes to them. */
     @ParameterizedTest
     @EnumSource
@@ -72,14 +83,14 @@ class EndsTest {
                     .sync()
                     .channel();
             List<SocketAddress> peers = new ArrayList<>();
+            long before = resetBeforeAccept();
             for (int round = 0; round < ROUNDS; round++) {
                 try (SocketChannel peer = SocketChannel.open(server.localAddress())) {
                     peers.add(peer.getLocalAddress());
                     peer.setOption(StandardSocketOptions.SO_LINGER, 0);
                 }
             }
-            // A reset that comes before the kernel has the last packet of the handshake leaves nothing to be accepted: so one
-            // that stays says when all others have been seen.
+            // One that stays says when all others have been seen.
             List<Optional<SocketAddress>> accepted = new ArrayList<>();
             try (SocketChannel stays = SocketChannel.open(server.localAddress())) {
                 Optional<SocketAddress> last = Optional.of(stays.getLocalAddress());
@@ -94,7 +105,8 @@ class EndsTest {
                     accepted.add(next);
                 }
             }
-            assertFalse(accepted.isEmpty(), "none that has reset was accepted");
+            long lost = resetBeforeAccept() - before;
+            assertTrue(accepted.size() + lost >= ROUNDS, accepted.size() + " were accepted, " + lost + " given up");
             assertEquals(
                     peers.stream().map(Optional::of).filter(accepted::contains).toList(), accepted);
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
