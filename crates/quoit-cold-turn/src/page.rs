@@ -27,6 +27,8 @@ command that gives the received memory back (`echo` gives it with the send). The
 makes of an event in its own language is the binding's, and not in it.
 
 The figures are medians of 21 times. A line counts for the step that comes to it first.
+
+[What was tried to make a light load cheaper, and did not help](tried.md), is listed with its figures.
 ";
 
 const ENDS: &str = "\

@@ -164,6 +164,10 @@ pub(crate) fn duplicate_inherited(descriptor: RawFd) -> Result<OwnedFd, Errno> {
 /// Nanoseconds of a clock that always exists and is never negative.
 #[inline]
 fn nanoseconds_of(clock: libc::clockid_t) -> u64 {
+    // Loom has each run of a scenario go as the ones before, up to where it chooses anew. So no time passes there.
+    if cfg!(quoit_loom) {
+        return 0;
+    }
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -93,6 +93,25 @@ class RSocketLoadTest {
         }
     }
 
+    /** The figures are read once in the warm-up, as the compiler is busy after that; a client tells its own window alone. */
+    @Test
+    void theWarmUpHasAWindowOfItsOwn() throws Exception {
+        BlockingQueue<String> reports = new LinkedBlockingQueue<>();
+        RSocketCase load = new RSocketCase(1, 1, 0, 128, 1_000, 0, 0, false);
+        Transport transport = Transport.NIO;
+        try (RSocketLoad server = RSocketLoad.serve(transport, transport.loops(), 1, LOOPBACK, reports::add);
+                RSocketLoad client = RSocketLoad.connect(transport, 1, server.address(), load)) {
+            String report = client.run(transport, 0.1, 1.5, announcement -> {});
+            assertTrue(report.startsWith("{\"role\":\"client\""), report);
+            // The warm-up's has no whole second.
+            assertTrue(report.contains("\"at_seconds\":1,"), report);
+            for (int window = 0; window < 2; window++) {
+                String served = reports.poll(PATIENCE_SECONDS, TimeUnit.SECONDS);
+                assertTrue(served != null && served.startsWith("{\"role\":\"server\""), served);
+            }
+        }
+    }
+
     /** The harness and our transport allocate nothing per message; what is left is the virtual machine's and the test's. */
     @ParameterizedTest
     @EnumSource(value = Transport.class, names = {"QUOIT_URING", "QUOIT_EPOLL"})
