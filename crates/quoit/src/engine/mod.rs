@@ -40,6 +40,7 @@ mod completions;
 mod datagrams;
 mod enters;
 pub mod epoll;
+mod slot_table;
 pub mod uring;
 
 pub use completions::{Completions, FilledBuffer};

@@ -27,9 +27,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::datagram::Scratch;
-use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing, Table};
+use self::record::{Connection, DatagramSocket, Key, Listener, Outgoing};
 use self::sys::{EpollSys, ReadyEvent};
 use super::enters::EnterSizes;
+use super::slot_table::SlotTable;
 use super::{
     Completion, Completions, DatagramBatch, DatagramReceived, Engine, EngineKind, Handle, Kind, Message,
     Operation, PollDescriptor, ProvidedBuffer, Received, SendManner, Trigger, sleep_to_coalesce,
@@ -106,9 +107,9 @@ pub struct EpollEngine<P, K> {
     settings: EpollSettings,
     /// Whether waits coalesce, if they may.
     coalesces: bool,
-    connections: Table<Connection>,
-    listeners: Table<Listener>,
-    datagrams: Table<DatagramSocket>,
+    connections: SlotTable<Connection>,
+    listeners: SlotTable<Listener>,
+    datagrams: SlotTable<DatagramSocket>,
     scratch: Scratch,
     /// Sockets with an operation that can go on, oldest first, but for those that had no slot in their turn.
     runnable: VecDeque<Key>,
@@ -139,9 +140,9 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         Ok(Self {
             kernel: P::create()?,
             system,
-            connections: Table::with_capacity(settings.connections),
-            listeners: Table::with_capacity(settings.listeners),
-            datagrams: Table::with_capacity(0),
+            connections: SlotTable::with_capacity(settings.connections),
+            listeners: SlotTable::with_capacity(settings.listeners),
+            datagrams: SlotTable::default(),
             scratch: Scratch::default(),
             runnable: VecDeque::with_capacity(slots),
             share: 0,

@@ -279,35 +279,6 @@ impl DatagramSocket {
     }
 }
 
-/// Records by slot. Room is set aside at the start; what is never used is never touched.
-#[derive(Debug)]
-pub(super) struct Table<T>(Vec<T>);
-
-impl<T: Default> Table<T> {
-    pub(super) fn with_capacity(slots: u32) -> Self {
-        Self(Vec::with_capacity(slots as usize))
-    }
-
-    /// The record of `slot`.
-    #[inline]
-    pub(super) fn get(&mut self, slot: Slot) -> &mut T {
-        if slot.index() >= self.0.len() {
-            self.grow(slot);
-        }
-        &mut self.0[slot.index()]
-    }
-
-    #[cold]
-    fn grow(&mut self, slot: Slot) {
-        self.0.resize_with(slot.index() + 1, T::default);
-    }
-
-    /// The slots that were ever asked for.
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<T> {
-        (0..self.0.len() as u32).map(Slot::new)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,9 +310,10 @@ mod tests {
 
     #[test]
     fn a_slot_used_again_has_another_sequence() {
-        let mut table = Table::<Connection>::with_capacity(1);
-        let connection = table.get(Slot::new(3));
-        connection.budget = 1;
+        let mut connection = Connection {
+            budget: 1,
+            ..Connection::default()
+        };
         assert!(connection.is_busy());
         connection.forget();
         assert!(!connection.is_busy());

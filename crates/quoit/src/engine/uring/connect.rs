@@ -22,7 +22,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     pub(super) fn start_accept(&mut self, listener: Slot, descriptor: RawFd, limit: u32, pool: &mut Pool) {
         debug_assert!(limit > 0);
         let multishot = self.accepts_multishot && limit >= self.accept_margin;
-        let state = self.listeners.entry(listener);
+        let state = self.listeners.get(listener);
         debug_assert!(!state.accepting, "one accept a listener");
         state.accepting = true;
         state.cancelled = false;
@@ -133,7 +133,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         }
         let data = UserData::new(Tag::Connect, connection, 0);
         let entry = entry::connect(descriptor, &address, data);
-        let state = self.connections.entry(connection);
+        let state = self.connections.get(connection);
         debug_assert!(state.connect.address.is_none(), "one connect a connection");
         state.descriptor = descriptor;
         state.connect.cancelled = false;

@@ -139,7 +139,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
             kept.reserve(buffers.into());
             None
         };
-        *self.datagrams.entry(socket) = DatagramSocket {
+        *self.datagrams.get(socket) = DatagramSocket {
             descriptor,
             control,
             header: Some(Header::new()),

@@ -14,11 +14,12 @@ use self::datagram::DatagramSocket;
 use self::receive::ReceiveMode;
 use self::restrictions::Restrictions;
 use self::setup::{During, Waits, setup_flags};
-use self::state::{Connection, Listener, Table};
+use self::state::{Connection, Listener};
 use self::submission::is_passing;
 use self::sys::{RingParameters, STREAM_GROUP, SubmissionEntry, UringSys};
 use self::user_data::{Tag, UserData};
 use super::enters::EnterSizes;
+use super::slot_table::SlotTable;
 use super::{
     Completion, Completions, DatagramBatch, Engine, EngineKind, Handle, Message, Operation, PollDescriptor,
     Received, SendManner, SendMode, Trigger, sleep_to_coalesce,
@@ -69,9 +70,9 @@ const ACCEPT_SLACK: u32 = 8 + 16;
 pub struct UringEngine<S: UringSys, K: SocketSys> {
     sys: S,
     system: K,
-    connections: Table<Connection>,
-    listeners: Table<Listener>,
-    datagrams: Table<DatagramSocket>,
+    connections: SlotTable<Connection>,
+    listeners: SlotTable<Listener>,
+    datagrams: SlotTable<DatagramSocket>,
     /// Completions that came about without the ring.
     ready: VecDeque<Completion>,
     /// Entries that found no room in the submission queue although it was flushed; they go first.
@@ -173,9 +174,9 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         Ok(Self {
             sys,
             system,
-            connections: Table::new(),
-            listeners: Table::new(),
-            datagrams: Table::new(),
+            connections: SlotTable::default(),
+            listeners: SlotTable::default(),
+            datagrams: SlotTable::default(),
             ready: VecDeque::with_capacity(128),
             spilled: VecDeque::new(),
             closing: Vec::new(),
@@ -578,8 +579,8 @@ impl<S: UringSys, K: SocketSys> Drop for UringEngine<S, K> {
         if self.counters.in_flight.get() > 0 {
             // The kernel may yet read and write there: better leaked than used by two.
             std::mem::forget(self.wake_counter.take());
-            std::mem::forget(std::mem::replace(&mut self.connections, Table::new()));
-            std::mem::forget(std::mem::replace(&mut self.datagrams, Table::new()));
+            std::mem::forget(std::mem::take(&mut self.connections));
+            std::mem::forget(std::mem::take(&mut self.datagrams));
         }
         if self.kernel_polls {
             // The kernel's thread takes them at any moment until the ring is gone: better leaked than closed

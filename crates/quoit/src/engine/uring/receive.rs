@@ -74,7 +74,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         pool: &mut Pool,
     ) {
         debug_assert!(budget > 0);
-        let state = self.connections.entry(connection);
+        let state = self.connections.get(connection);
         state.descriptor = descriptor;
         debug_assert_eq!(
             state.receive.stage,
@@ -230,7 +230,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
     }
 
     pub(super) fn start_discard(&mut self, connection: Slot, descriptor: i32, pool: &mut Pool) {
-        let state = self.connections.entry(connection);
+        let state = self.connections.get(connection);
         state.descriptor = descriptor;
         debug_assert_eq!(
             state.receive.stage,

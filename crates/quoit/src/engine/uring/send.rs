@@ -25,7 +25,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         mode: SendMode,
         pool: &mut Pool,
     ) {
-        let state = self.connections.entry(connection);
+        let state = self.connections.get(connection);
         state.descriptor = descriptor;
         let send = &mut state.send;
         debug_assert_eq!(send.stage, SendStage::Idle, "one send a connection");
@@ -190,7 +190,7 @@ impl<S: UringSys, K: SocketSys> UringEngine<S, K> {
         pool: &mut Pool,
     ) {
         debug_assert!(length > 0);
-        let state = self.connections.entry(connection);
+        let state = self.connections.get(connection);
         state.descriptor = descriptor;
         debug_assert_eq!(state.send.stage, SendStage::Idle, "one send a connection");
         state.send.cancelled = false;

@@ -1,4 +1,4 @@
-//! What the engine keeps of each connection and listener, in vectors indexed by slot that grow on demand.
+//! What the engine keeps of each connection and listener.
 
 use std::os::fd::RawFd;
 
@@ -148,44 +148,6 @@ pub(super) struct Listener {
     pub(super) cancelled: bool,
     /// Connections that this accept may still deliver.
     pub(super) left: u32,
-}
-
-/// A vector indexed by slot.
-pub(super) struct Table<T>(Vec<T>);
-
-impl<T: Default> Table<T> {
-    pub(super) const fn new() -> Self {
-        Self(Vec::new())
-    }
-
-    /// The state of `slot`, made if it is the first time that the slot is seen.
-    #[inline]
-    pub(super) fn entry(&mut self, slot: Slot) -> &mut T {
-        if slot.index() >= self.0.len() {
-            self.grow(slot);
-        }
-        &mut self.0[slot.index()]
-    }
-
-    #[cold]
-    fn grow(&mut self, slot: Slot) {
-        self.0.resize_with(slot.index() + 1, T::default);
-    }
-
-    /// The state of a slot that an operation was submitted for.
-    #[inline]
-    pub(super) fn get(&mut self, slot: Slot) -> &mut T {
-        &mut self.0[slot.index()]
-    }
-
-    /// The state of `slot`, if it was ever seen.
-    pub(super) fn find(&mut self, slot: Slot) -> Option<&mut T> {
-        self.0.get_mut(slot.index())
-    }
-
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<T> {
-        (0..self.0.len() as u32).map(Slot::new)
-    }
 }
 
 /// The user data of a connection's receive, in all its stages.
