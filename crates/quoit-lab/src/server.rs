@@ -45,8 +45,8 @@ pub(crate) struct ServerCommand {
 pub(crate) enum ReadySign {
     /// It prints a [`ReadyLine`].
     Line,
-    /// This address accepts a connection.
-    Accepts(SocketAddr),
+    /// This port is open.
+    Port(SocketAddr),
 }
 
 /// What a server prints when it is ready: `listening on ADDR` and further words, such as `engine=E loops=N`.
@@ -103,7 +103,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server where `place` puts it, and waits until it is ready, at most `patience`, or until
-    /// `cancelled` says so. `accepts` tries whether an address takes a connection within a time.
+    /// `cancelled` says so. `is_open` tries within a time whether a port of a process is open.
     ///
     /// # Errors
     /// It cannot be started, ends or is not ready in time, or its ready line does not have the words that are
@@ -113,7 +113,7 @@ impl Server {
         place: impl FnOnce(&mut Command),
         patience: Duration,
         cancelled: &dyn Fn() -> bool,
-        accepts: &dyn Fn(SocketAddr, Duration) -> bool,
+        is_open: &dyn Fn(u32, SocketAddr, Duration) -> bool,
     ) -> Result<Self> {
         let name = &command.name;
         let mut process = Command::new(&command.program);
@@ -161,7 +161,7 @@ impl Server {
             readers,
             output,
         };
-        server.ready = server.await_ready(command.ready, &receiver, patience, cancelled, accepts)?;
+        server.ready = server.await_ready(command.ready, &receiver, patience, cancelled, is_open)?;
         let missing = command
             .expects
             .iter()
@@ -180,7 +180,7 @@ impl Server {
         lines: &Receiver<ReadyLine>,
         patience: Duration,
         cancelled: &dyn Fn() -> bool,
-        accepts: &dyn Fn(SocketAddr, Duration) -> bool,
+        is_open: &dyn Fn(u32, SocketAddr, Duration) -> bool,
     ) -> Result<ReadyLine> {
         let deadline = Instant::now() + patience;
         loop {
@@ -193,11 +193,14 @@ impl Server {
                         Err(error) => self.failure(&format!("closed its output ({error})")),
                     });
                 }
-                (_, ReadySign::Accepts(address)) => {
+                (line, ReadySign::Port(address)) => {
+                    if line == Err(RecvTimeoutError::Disconnected) {
+                        thread::sleep(READY_TICK);
+                    }
                     if let Some(status) = self.ended()? {
                         return Err(self.failure(&format!("ended before it was ready ({status})")));
                     }
-                    if accepts(address, READY_TICK) {
+                    if is_open(self.process_id(), address, READY_TICK) {
                         let words = Vec::new();
                         return Ok(ReadyLine { address, words });
                     }
@@ -355,13 +358,17 @@ mod tests {
         }
     }
 
+    fn connects(_process: u32, address: SocketAddr, patience: Duration) -> bool {
+        accepts(address, patience)
+    }
+
     fn start(script: &str) -> Result<Server> {
         Server::start(
             &shell(script, ReadySign::Line),
             |_| {},
             READY_PATIENCE,
             &|| false,
-            &accepts,
+            &connects,
         )
     }
 
@@ -433,10 +440,16 @@ mod tests {
             |_| {},
             Duration::ZERO,
             &|| false,
-            &accepts,
+            &connects,
         ));
         assert!(text.contains("was not ready after"), "{text}");
-        let text = error(Server::start(&silent, |_| {}, READY_PATIENCE, &|| true, &accepts));
+        let text = error(Server::start(
+            &silent,
+            |_| {},
+            READY_PATIENCE,
+            &|| true,
+            &connects,
+        ));
         assert!(text.contains("was given up"), "{text}");
     }
 
@@ -446,19 +459,19 @@ mod tests {
         let free = || SocketAddr::new(host, ports::free(host).expect("a port is free"));
         let address = free();
         let _listener = TcpListener::bind(address).expect("it is free");
-        let command = shell("exec tail -f /dev/null", ReadySign::Accepts(address));
+        let command = shell("exec tail -f /dev/null", ReadySign::Port(address));
         let server =
-            Server::start(&command, |_| {}, READY_PATIENCE, &|| false, &accepts).expect("it is ready");
+            Server::start(&command, |_| {}, READY_PATIENCE, &|| false, &connects).expect("it is ready");
         assert_eq!(server.address(), address);
         drop(server);
         // Not the first one closed: a process that another test is starting may hold it open for a moment.
-        let command = shell("echo no port; exit 4", ReadySign::Accepts(free()));
+        let command = shell("echo no port; exit 4", ReadySign::Port(free()));
         let text = error(Server::start(
             &command,
             |_| {},
             READY_PATIENCE,
             &|| false,
-            &accepts,
+            &connects,
         ));
         assert!(
             text.contains("exit status: 4") && text.contains("no port"),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::error::{LabError, Result};
 
@@ -99,6 +99,14 @@ pub(crate) fn datagram_sockets(process: u32, server: SocketAddr) -> Option<Datag
         }
     }
     sum
+}
+
+/// Whether a UDP socket has a port, at whatever address, in the network namespace of `process`.
+pub(crate) fn has_datagram_socket(process: u32, port: u16) -> bool {
+    let anywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    anywhere
+        .iter()
+        .any(|host| datagram_sockets(process, SocketAddr::new(*host, port)).is_some())
 }
 
 /// Memory of all UDP sockets of the machine together, in pages, as `/proc/net/sockstat` has it (proc_pid_net(5)): what
@@ -206,6 +214,7 @@ mod tests {
             let address = receiver.local_addr().expect("it is bound");
             let seen = || datagram_sockets(std::process::id(), address);
             assert_eq!(seen(), Some(DatagramSockets::default()));
+            assert!(has_datagram_socket(std::process::id(), address.port()));
             let sender = UdpSocket::bind((host, 0)).expect("a port is free");
             let mut sent = 0;
             while seen().is_some_and(|seen| seen.drops == 0) {
@@ -218,6 +227,7 @@ mod tests {
             assert!(udp_pages(std::process::id()).is_some());
             drop(receiver);
             assert_eq!(seen(), None);
+            assert!(!has_datagram_socket(std::process::id(), address.port()));
         }
     }
 

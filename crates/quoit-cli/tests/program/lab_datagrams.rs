@@ -13,11 +13,11 @@ const SINK: &str =
 /// Runs an experiment with the sink and another server, given by its command. Returns how it ended, the results, and
 /// what was printed.
 fn run(case: &str, other: &str) -> (Option<i32>, Value, String) {
-    run_for("0.1", case, other)
+    run_for("0.1", case, other, &[])
 }
 
-/// The same with slices of so many seconds.
-fn run_for(seconds: &str, case: &str, other: &str) -> (Option<i32>, Value, String) {
+/// The same with slices of so many seconds, and further arguments.
+fn run_for(seconds: &str, case: &str, other: &str, arguments: &[&str]) -> (Option<i32>, Value, String) {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let (file, out) = (folder.path().join("test.toml"), folder.path().join("out"));
     let text = format!(
@@ -30,6 +30,7 @@ fn run_for(seconds: &str, case: &str, other: &str) -> (Option<i32>, Value, Strin
     fs::write(&file, text).expect("the file can be written");
     let mut command = quoit("lab run");
     command.args([&file, std::path::Path::new("--out"), &out]);
+    command.args(arguments);
     let output = output(command);
     let results = fs::read(out.join("results.json")).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let printed = [output.stdout, output.stderr].concat();
@@ -73,7 +74,7 @@ fn every_datagram_of_a_run_is_accounted_for() {
 fn what_follows_an_overload_is_shown_and_seconds_are_sampled() {
     // The sink is slower than the overload, and faster than what follows it.
     let case = "rate = 2000\nwork = 20000\noverload = 100\njudge = \"handled\"";
-    let (code, results, printed) = run_for("3.3", case, SINK);
+    let (code, results, printed) = run_for("3.3", case, SINK, &[]);
     assert_eq!(code, Some(0), "{printed}");
     let workload = results["cases"][0]["workload"].as_str().expect("a text");
     assert!(workload.contains("behind 100 times as many"), "{workload}");
@@ -123,4 +124,23 @@ fn a_run_fails_whose_sums_do_not_close() {
         why.contains("other") && why.contains("the sums do not add up"),
         "{why}"
     );
+}
+
+/// One that says nothing is known to be ready by its port, which takes no connection.
+#[test]
+fn a_server_of_ones_own_takes_datagrams() {
+    let quoit = env!("CARGO_BIN_EXE_quoit");
+    let mine = format!(
+        "mine=sh -c '{quoit} serve udp-sink --engine epoll --max-datagram 2048 --listen $0 | grep -v listening' {{listen}}"
+    );
+    let (code, results, printed) = run_for("0.1", "rate = 20000", SINK, &["--server", &mine]);
+    assert_eq!(code, Some(0), "{printed}");
+    let slices = results["cases"][0]["slices"]
+        .as_array()
+        .expect("slices are a list");
+    let mine: Vec<&Value> = slices.iter().filter(|slice| slice["server"] == "mine").collect();
+    assert!(!mine.is_empty(), "{printed}");
+    for slice in mine {
+        assert!(slice["figures"]["units"].as_f64() > Some(0.0), "{slice:#}");
+    }
 }

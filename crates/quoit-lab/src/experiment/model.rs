@@ -150,7 +150,7 @@ pub(crate) struct ServerSpec {
 pub(crate) enum Ready {
     /// It prints `listening on ADDR ...`, and may choose the port.
     Line,
-    /// Its port answers.
+    /// Its port is open: it accepts connections or, where the load is datagrams, has a socket of them.
     Port,
 }
 
@@ -279,7 +279,9 @@ pub(crate) struct LoadSpec {
 }
 
 /// What `quoit load` does not speak: clients under test set all else themselves.
-pub(super) const CLIENTS_OWN: [&str; 2] = ["dns", "rsocket"];
+pub(super) const CLIENTS_OWN: [&str; 2] = [DNS, "rsocket"];
+
+const DNS: &str = "dns";
 
 impl LoadSpec {
     /// Whether `quoit load` cannot make it.
@@ -295,6 +297,15 @@ impl Workload {
             Self::Load(load) => &load.protocol,
             Self::Bulk { .. } | Self::Idle { .. } => "http",
             Self::Datagrams(_) => "udp-sink",
+        }
+    }
+
+    /// Whether the servers have datagram sockets, and accept nothing.
+    pub(crate) fn is_of_datagrams(&self) -> bool {
+        match self {
+            Self::Load(load) => load.protocol == DNS,
+            Self::Bulk { .. } | Self::Idle { .. } => false,
+            Self::Datagrams(_) => true,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::{LabError, Result};
 
 /// Puts servers from the command line into an experiment. Each is `COMMAND` or `NAME=COMMAND`, a name being letters,
 /// digits, `-` and `_`; without one the servers are called `mine`, `mine-2` and so on. A server takes the place of
-/// one with the same name, or comes after the others, and serves all cases. It is ready when its port answers, and
+/// one with the same name, or comes after the others, and serves all cases. It is ready when its port is open, and
 /// its command has to say with `{listen}` or `{port}` where it listens. Without `baseline` the file's stays.
 ///
 /// # Errors

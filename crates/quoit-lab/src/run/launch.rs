@@ -14,6 +14,7 @@ use crate::experiment::template::{self, Values};
 use crate::placement::site::Site;
 use crate::programs::Programs;
 use crate::server::{self, READY_PATIENCE, ReadySign, Server, ServerCommand};
+use crate::sockets;
 
 /// A server under test that is ready.
 pub(crate) struct Launched {
@@ -78,12 +79,15 @@ pub(crate) fn start_server(
         environment,
         ready: match spec.ready {
             Ready::Line => ReadySign::Line,
-            Ready::Port => ReadySign::Accepts(listen),
+            Ready::Port => ReadySign::Port(listen),
         },
         expects: spec.expects.clone(),
     };
     let place = |process: &mut Command| site.place_server(process);
-    let accepts = |address: SocketAddr, patience| {
+    let is_open = |process: u32, address: SocketAddr, patience| {
+        if case.workload.is_of_datagrams() {
+            return sockets::has_datagram_socket(process, address.port());
+        }
         site.near_server(|| Ok(server::accepts(address, patience)))
             .unwrap_or(false)
     };
@@ -92,7 +96,7 @@ pub(crate) fn start_server(
         place,
         READY_PATIENCE,
         &|| interrupts.arrived(),
-        &accepts,
+        &is_open,
     );
     let server = match server {
         Err(_) if interrupts.arrived() => return Err(Halt::Interrupted),
