@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test rust-tests test-user bench capi go go-tests go-format go-loaded go-linked go-without-cgo jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
+.PHONY: help demo check test locks rust-tests test-user bench capi go go-tests go-format go-loaded go-linked go-without-cgo jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom loom-check miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
@@ -46,6 +46,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
+	@$(MAKE) --no-print-directory locks
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
 	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
@@ -65,6 +66,19 @@ test: toolchain ## Format check, lints, documentation, all tests
 	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
 	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=4 --output-sync=target $$doors
+
+# They depend on crates of this workspace, and are built with --locked: a dependency that these get or lose makes their locks stale.
+OTHER_WORKSPACES := fuzz lab/peers/rust/rivals
+
+# The registry's index is asked, and nothing is fetched or built.
+locks: toolchain
+	@for other in $(OTHER_WORKSPACES); do \
+		update="$(CARGO) update --workspace --manifest-path $$other/Cargo.toml"; \
+		said=$$($$update --locked 2>&1) || case "$$said" in \
+			*"--locked was passed"*) echo "make: $$other/Cargo.lock is stale; run: $$update" >&2; exit 1;; \
+			*) echo "make: not known whether $$other/Cargo.lock is stale: $$said" >&2;; \
+		esac; \
+	done
 
 # What the lab measures is tested when nothing else runs.
 rust-tests: toolchain

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 
 use crate::console::say;
 
@@ -13,7 +13,11 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
         // Nobody may be listening.
         let _ = error.print();
     } else {
-        say(format_args!("error: {}; --help tells more", one_line(error)));
+        say(format_args!(
+            "error: {}{}; --help tells more",
+            one_line(error),
+            usage(error)
+        ));
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
@@ -36,4 +40,15 @@ pub fn one_line(error: &clap::Error) -> String {
         }
     }
     line
+}
+
+/// What may be said, behind something that may not: whoever gives an address by itself finds the option that it belongs to.
+fn usage(error: &clap::Error) -> String {
+    match (error.kind(), error.get(ContextKind::Usage)) {
+        (ErrorKind::UnknownArgument, Some(usage)) => {
+            let usage = usage.to_string();
+            format!("; usage: {}", usage.trim_start_matches("Usage: "))
+        }
+        _ => String::new(),
+    }
 }

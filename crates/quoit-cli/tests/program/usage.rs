@@ -20,6 +20,10 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
         ("serve echo --drain", "--drain"),
         ("load http", "--connect"),
         (
+            "load http http://127.0.0.1:9/",
+            "found; usage: quoit load http [OPTIONS] --connect <ADDR>; --help",
+        ),
+        (
             "load echo --connect 127.0.0.1:9 --requests 9 --seconds 1",
             "--requests",
         ),

@@ -150,7 +150,7 @@ pub(crate) struct ServerSpec {
 pub(crate) enum Ready {
     /// It prints `listening on ADDR ...`, and may choose the port.
     Line,
-    /// Its port is open: it accepts connections or, where the load is datagrams, has a socket of them.
+    /// Its port is open: it accepts connections or, where the load is datagrams, is that of a UDP socket.
     Port,
 }
 
