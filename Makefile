@@ -67,7 +67,8 @@ test: toolchain ## Format check, lints, documentation, all tests
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
 	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=4 --output-sync=target $$doors
 
-# They depend on crates of this workspace, and are built with --locked: a dependency that these get or lose makes their locks stale.
+# They depend on crates of this workspace, so that a dependency which these get or lose makes their locks stale. With --locked they are
+# not built then.
 OTHER_WORKSPACES := fuzz lab/peers/rust/rivals
 
 # The registry's index is asked, and nothing is fetched or built.
