@@ -142,6 +142,19 @@ impl Kernel {
         }
     }
 
+    /// As [`mask`](Self::mask), for who is to be told of what is not there yet: with no room in the socket, room will be told
+    /// (`tcp_poll` sets `SOCK_NOSPACE`; `unix_write_space` tells of all room anyway). Whoever has been told of room may find that
+    /// another thread has filled it, and waits for the next.
+    pub(super) fn polled(&mut self, id: ObjectId) -> u32 {
+        let mask = self.mask(id);
+        if mask & events::OUT == 0
+            && let Some(stream) = self.stream(id)
+        {
+            stream.no_space = true;
+        }
+        mask
+    }
+
     /// Tells those that watch or wait that something happened.
     pub(super) fn wake(&mut self, id: ObjectId, happened: u32) {
         if let Kind::Stream(stream) = &self.objects[id].kind

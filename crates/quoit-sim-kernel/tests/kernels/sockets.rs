@@ -317,6 +317,39 @@ impl<P: EpollSys, K: SocketSys> Script<P, K> {
         self.note_send("near", &near, b"room again");
     }
 
+    /// Of room that another thread has filled before who waits for it looked, the next is told. Not on TCP, which empties its
+    /// buffer when it sees fit (congestion control may pace), so that a script cannot say when there is no room.
+    fn room_that_is_filled_again(&mut self) {
+        if !self.unix {
+            return;
+        }
+        let (near, far) = self.pair();
+        let mut poll = P::create().unwrap();
+        poll.add(near.as_raw_fd(), OUT | EDGE, 0).unwrap();
+        let edge = self.next_event(&mut poll, Some(Duration::ZERO));
+        self.note("the first edge is", names(edge));
+        let mut sent = 0;
+        for round in 0..2 {
+            // Of the second round no send is refused, which would have the kernel tell of room.
+            while round == 0 || self.wait_for(&near, OUT, Some(Duration::ZERO)) & OUT != 0 {
+                match self.send(&near, &[7; 64]) {
+                    Ok(count) => sent += count,
+                    Err(Errno::EAGAIN) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            if round == 1 {
+                let edge = self.next_event(&mut poll, Some(Duration::ZERO));
+                self.note("with the room filled it is", names(edge));
+            }
+            while sent > 0 {
+                sent -= self.receive(&far).unwrap();
+            }
+        }
+        // Not noted: with faults the simulated kernel tells of what is not there, which must not hide that it does not tell of this.
+        assert_eq!(names(self.next_event(&mut poll, LONG)), names(OUT));
+    }
+
     fn edges_come_once(&mut self) {
         let (near, far) = self.pair();
         let mut poll = P::create().unwrap();
@@ -398,5 +431,5 @@ pub(crate) fn run<P: EpollSys, K: SocketSys>(system: K, unix: bool, body: fn(&mu
 
 scripts! {
     echo half_close close_after_data close_with_something_unread reset reset_after_the_end refused full
-    edges_come_once a_listener_that_goes names_of_sockets
+    room_that_is_filled_again edges_come_once a_listener_that_goes names_of_sockets
 }
