@@ -184,19 +184,20 @@ impl Server {
     ) -> Result<ReadyLine> {
         let deadline = Instant::now() + patience;
         loop {
-            match (lines.recv_timeout(READY_TICK), sign) {
-                (Ok(ready), ReadySign::Line) => return Ok(ready),
-                (Err(RecvTimeoutError::Disconnected), ReadySign::Line) => {
-                    let status = child::stop(&mut self.child, STOP_PATIENCE);
-                    return Err(match status {
-                        Ok(status) => self.failure(&format!("ended before it was ready ({status})")),
-                        Err(error) => self.failure(&format!("closed its output ({error})")),
-                    });
-                }
-                (line, ReadySign::Port(address)) => {
-                    if line == Err(RecvTimeoutError::Disconnected) {
-                        thread::sleep(READY_TICK);
+            match sign {
+                ReadySign::Line => match lines.recv_timeout(READY_TICK) {
+                    Ok(ready) => return Ok(ready),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        let status = child::stop(&mut self.child, STOP_PATIENCE);
+                        return Err(match status {
+                            Ok(status) => self.failure(&format!("ended before it was ready ({status})")),
+                            Err(error) => self.failure(&format!("closed its output ({error})")),
+                        });
                     }
+                    Err(RecvTimeoutError::Timeout) => {}
+                },
+                ReadySign::Port(address) => {
+                    thread::sleep(READY_TICK);
                     if let Some(status) = self.ended()? {
                         return Err(self.failure(&format!("ended before it was ready ({status})")));
                     }
@@ -205,7 +206,6 @@ impl Server {
                         return Ok(ReadyLine { address, words });
                     }
                 }
-                (Err(RecvTimeoutError::Timeout), ReadySign::Line) => {}
             }
             if cancelled() {
                 return Err(self.failure("was given up before it was ready"));
