@@ -128,9 +128,10 @@ impl Kernel {
         }
     }
 
-    /// What `poll(2)` says of it.
-    pub(crate) fn mask(&self, id: ObjectId) -> u32 {
-        match &self.objects[id].kind {
+    /// What `poll(2)` says of it. Whoever asks is told of the room that is not there when there is some (`tcp_poll` sets
+    /// `SOCK_NOSPACE`; `unix_write_space` tells of all room anyway): another thread may have filled what was told of before.
+    pub(crate) fn mask(&mut self, id: ObjectId) -> u32 {
+        let mask = match &self.objects[id].kind {
             Kind::Fresh { .. } => events::OUT | events::HUP,
             Kind::Listener(listener) if listener.queue.is_empty() => 0,
             Kind::Listener(_) => events::IN,
@@ -139,14 +140,7 @@ impl Kernel {
             Kind::Counter(0) => events::OUT,
             Kind::Counter(_) => events::IN | events::OUT,
             Kind::File { .. } | Kind::Released => 0,
-        }
-    }
-
-    /// As [`mask`](Self::mask), for who is to be told of what is not there yet: with no room in the socket, room will be told
-    /// (`tcp_poll` sets `SOCK_NOSPACE`; `unix_write_space` tells of all room anyway). Whoever has been told of room may find that
-    /// another thread has filled it, and waits for the next.
-    pub(super) fn polled(&mut self, id: ObjectId) -> u32 {
-        let mask = self.mask(id);
+        };
         if mask & events::OUT == 0
             && let Some(stream) = self.stream(id)
         {

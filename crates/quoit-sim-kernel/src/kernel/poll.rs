@@ -79,7 +79,7 @@ impl Kernel {
             value,
         });
         self.object(object).polls.push(poll);
-        let mask = self.polled(object);
+        let mask = self.mask(object);
         self.poll_set(poll).happened(object, mask);
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Kernel {
         let item = items.iter_mut().find(|item| item.object == object);
         let item = item.ok_or(libc::ENOENT)?;
         (item.events, item.value) = (events, value);
-        let mask = self.polled(object);
+        let mask = self.mask(object);
         self.poll_set(poll).happened(object, mask);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Kernel {
             let Some(&Item { events, value, .. }) = self.poll_set(poll).item(object) else {
                 continue;
             };
-            let mask = self.polled(object) & (events | ALWAYS);
+            let mask = self.mask(object) & (events | ALWAYS);
             if mask == 0 {
                 continue;
             }

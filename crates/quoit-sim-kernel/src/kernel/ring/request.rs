@@ -519,7 +519,7 @@ impl Kernel {
         wanted: u32,
         multishot: bool,
     ) -> Outcome {
-        let mask = self.polled(object) & (wanted | events::ERR | events::HUP);
+        let mask = self.mask(object) & (wanted | events::ERR | events::HUP);
         if mask == 0 {
             return Outcome::Waits;
         }
