@@ -92,7 +92,7 @@ enum {
     QUOIT_COMMAND_CLOSE = 7,
     /* [target] Close now; the peer sees a reset. */
     QUOIT_COMMAND_ABORT = 8,
-    /* [target] Deliver nothing until RESUME. */
+    /* [target] Deliver nothing until RESUME. Refused for a connection that is ending: what came before is on the way. */
     QUOIT_COMMAND_PAUSE = 9,
     /* [target] Deliver again. */
     QUOIT_COMMAND_RESUME = 10,

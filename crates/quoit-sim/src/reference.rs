@@ -44,7 +44,7 @@ pub struct Reference {
     pub closed_by: [u64; 6],
     /// Bytes delivered in all.
     pub delivered: u64,
-    /// Connections that have ended and deliver although a batch was to pause them: `Refused` tells of it, as stale.
+    /// Connections that have ended and deliver although a batch was to pause them: `Refused` tells of it.
     pub(crate) refusals_owed: Vec<ConnectionId>,
     /// There may be connections that are paused; `false`: there are none.
     pub(crate) some_paused: bool,

@@ -164,6 +164,11 @@ const REGRESSIONS: &[(u64, EngineKind, &str)] = &[
         "a look at memory for connections of which there are none",
     ),
     (31, Uring, "what had come to a paused connection whose send fails"),
+    (
+        76_011_059,
+        Uring,
+        "what had come to a connection that is paused while it ends",
+    ),
 ];
 
 #[test]

@@ -85,7 +85,7 @@ pub enum Command<'a> {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Deliver nothing more until `Resume`.
+    /// Deliver nothing more until `Resume`. Refused for a connection that is ending: what came before is on the way.
     Pause {
         /// The connection.
         connection: ConnectionId,

@@ -418,7 +418,7 @@ impl std::fmt::Display for Refusal {
             Self::Stale => f.write_str("the id names nothing on this loop"),
             Self::Full => f.write_str("the outbound queue is full; wait for the writable event"),
             Self::TooLarge => f.write_str("larger than the high-water mark; split it or lend the memory"),
-            Self::Closing => f.write_str("the connection no longer sends"),
+            Self::Closing => f.write_str("the connection is closing, or sends no more"),
             Self::Limit => f.write_str("a configured limit is reached"),
             Self::Error(errno) => errno.fmt(f),
         }

@@ -457,13 +457,14 @@ impl<E: Engine + 'static> World<E> {
             }
             Event::Opened { connection, .. } => self.identify(*connection),
             Event::AcceptedDescriptor { .. } => self.reference.accepted += 1,
-            // It had ended when the batch was to pause it: the pause is refused, and what came before the end is delivered.
-            Event::Data { connection, .. } | Event::EndOfStream { connection }
-                if self.event_loop.descriptor(*connection).is_none() =>
-            {
+            Event::Data { connection, .. } | Event::EndOfStream { connection } => {
+                let has_ended = self.event_loop.descriptor(*connection).is_none();
+                let is_paused = self.event_loop.is_paused(*connection);
                 if let Some(state) = self.reference.find(*connection) {
-                    state.notes.came_late = true;
-                    if state.paused && state.notes.pause_may_be_refused {
+                    state.notes.came_late |= has_ended;
+                    // It was ending when the batch was to pause it: the pause is refused, and what came before the end is
+                    // delivered.
+                    if state.paused && state.notes.pause_may_be_refused && !is_paused {
                         state.paused = false;
                         self.reference.refusals_owed.push(*connection);
                     }
@@ -509,13 +510,13 @@ impl<E: Engine + 'static> World<E> {
             }
             Event::Refused {
                 connection: Some(id),
-                refusal: Refusal::Stale,
+                refusal: refusal @ (Refusal::Stale | Refusal::Closing),
                 ..
             } => {
                 self.reference.refusals_owed.retain(|&owed| owed != id);
                 let state = self.reference.find(id).is_some();
                 assert!(
-                    !state || self.event_loop.descriptor(id).is_none(),
+                    refusal == Refusal::Closing || !state || self.event_loop.descriptor(id).is_none(),
                     "{id:?} is open, and refused as stale"
                 );
                 None

@@ -249,16 +249,15 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// back too; a reset is reported at once if no data is held back.
     ///
     /// # Errors
-    /// [`Refusal::Stale`].
+    /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is ending already. Both change nothing: what its peer sent before it ended may
+    /// be on the way, and comes before [`Event::Closed`].
     pub fn pause(&mut self, connection: ConnectionId) -> Result<(), Refusal> {
         let state = self.find(connection)?;
+        if state.phase == Phase::Ending {
+            return Err(Refusal::Closing);
+        }
         if !state.paused {
             state.paused = true;
-            if state.phase == Phase::Ending {
-                // There will be nothing to resume.
-                self.mark_unwanted(connection.slot());
-                return Ok(());
-            }
             self.cancel_receive(connection.slot());
             self.inspect_soon();
             self.events.check_queued();
