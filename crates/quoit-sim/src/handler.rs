@@ -509,6 +509,15 @@ impl<E: Engine + 'static> World<E> {
         );
         self.reference.some_paused = true;
         if let Some(state) = self.reference.find(id) {
+            let has_closed = state.closing || state.notes.may_be_closing;
+            if result == Some(Ok(())) && !has_closed && state.deadlines.is_empty() {
+                // To clear what is not set changes nothing, and tells whether it is ending.
+                assert_ne!(
+                    self.event_loop.set_deadline(id, None),
+                    Err(Refusal::Closing),
+                    "{id:?} is ending and its pause is taken: what it had received would not be delivered"
+                );
+            }
             state.paused = result.is_none_or(|result| result.is_ok());
             state.notes.pause_may_be_refused = result.is_none();
         }
