@@ -258,8 +258,10 @@ impl Driver {
         while let Some(lease) = backlog.pop_front() {
             if self.event_loop.is_full(connection) {
                 backlog.push_front(lease);
-                self.pause(connection).unwrap();
-                self.backlog.insert(connection, backlog);
+                // Refused by one that is ending: nobody takes what is left.
+                if self.pause(connection).is_ok() {
+                    self.backlog.insert(connection, backlog);
+                }
                 return;
             }
             if self.send(connection, lease, Token::NONE).is_err() {
