@@ -255,7 +255,8 @@ pub(crate) fn a_reset_is_told_while_paused(level: &Level) {
     });
 }
 
-/// Paused and resumed before some turns: also when it is ending already, and when it has ended and nobody has been told.
+/// Paused and resumed before some turns: also when it has ended and nobody has been told. The moment before that, when it is
+/// ending and operations are in flight, is rare on a real kernel: the simulator has it.
 pub(crate) fn what_came_before_a_reset_is_not_lost_by_a_pause(level: &Level) {
     drive(level, |driver| {
         for (piece, offset) in [1, 5_000, 60_000]
