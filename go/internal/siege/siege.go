@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// patience ends a test that hangs; nothing depends on it otherwise.
+	// patience ends a test that hangs; nothing depends on it otherwise. It is of one exchange, and not of a siege: under the
+	// race detector, on a machine that has other things to do, a siege takes minutes.
 	patience = time.Minute
 	// mostTurns is in how many turns of the loop a request is answered. Among hundreds of peers that are all ready, of
 	// which a turn takes 64, some tens pass before each has had its own, and a long response takes some more.
@@ -116,7 +117,11 @@ func Echo(t *testing.T, target Target) {
 func besiege(t *testing.T, target Target, kind kind, exchange func(t *testing.T, client net.Conn, number int)) {
 	t.Run(kind.name, func(t *testing.T) {
 		client := dial(t, target, 0)
-		exchange(t, client, 0)
+		patiently := func(connection net.Conn, number int) {
+			_ = connection.SetDeadline(time.Now().Add(patience))
+			exchange(t, connection, number)
+		}
+		patiently(client, 0)
 		peers := make([]net.Conn, kind.count)
 		for index := range peers {
 			// So that little is on the way, and what matters is what the server holds.
@@ -125,7 +130,9 @@ func besiege(t *testing.T, target Target, kind kind, exchange func(t *testing.T,
 		var busy sync.WaitGroup
 		for _, peer := range peers {
 			if kind.begin != nil {
+				_ = peer.SetDeadline(time.Now().Add(patience))
 				kind.begin(t, peer)
+				_ = peer.SetDeadline(time.Time{})
 			}
 			if kind.goOn != nil {
 				busy.Go(func() { kind.goOn(peer) })
@@ -136,13 +143,13 @@ func besiege(t *testing.T, target Target, kind kind, exchange func(t *testing.T,
 		}
 		for number := range requests {
 			before := target.figure("turns")
-			exchange(t, client, number)
+			patiently(client, number)
 			if turns := target.figure("turns") - before; turns > mostTurns {
 				t.Errorf("a request took %d turns", turns)
 			}
 			// Others that come later are served too.
 			late := dial(t, target, 0)
-			exchange(t, late, number)
+			patiently(late, number)
 			_ = late.Close()
 		}
 		for _, peer := range peers {
@@ -169,7 +176,6 @@ func dial(t *testing.T, target Target, receiveBuffer int) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
-	_ = connection.SetDeadline(time.Now().Add(patience))
 	return connection
 }
 
