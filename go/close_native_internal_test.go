@@ -131,3 +131,27 @@ func TestACloseWaitsForWhoReadsHoweverSlowly(t *testing.T) {
 		}
 	})
 }
+
+// A deadline may pass in the turn in which its connection is closed.
+func TestADeadlineIsForgottenInTheTurnOfAnEnd(t *testing.T) {
+	onEachLoop(t, func(t *testing.T, loops *Loops) {
+		loop := loops.loops[0].(*nativeLoop)
+		for state, end := range map[connState]func(*Conn) error{stateClosing: (*Conn).Close, stateClosed: (*Conn).Abort} {
+			n, _ := accepted(t, loops)
+			loop.call(func() {
+				c := n.conn
+				to := &told{sink: c.sink}
+				c.sink = to
+				if err := errors.Join(c.SetDeadline(time.Now()), end(c)); err != nil {
+					t.Error(err)
+				}
+				loop.deadline(c)
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if c.state != state || len(to.of) > 0 {
+					t.Errorf("state %d became %d, and there were told %v", state, c.state, to.of)
+				}
+			})
+		}
+	})
+}

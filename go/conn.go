@@ -32,6 +32,7 @@ type Conn struct {
 	closeBy  time.Time // when what Close left to be sent is dropped; zero before it was
 	looked   int64     // loop; what native.TakenByPeer said when closeBy was set
 	pause    bool      // receiving is to be paused
+	released bool      // its handler has let go of it: what becomes of that is nothing to it
 	cause    error     // why this end aborted it
 	broken   error     // what sending failed with, until a writer is told
 
@@ -238,7 +239,8 @@ func (c *Conn) CloseWrite() error {
 }
 
 // Close ends the connection gracefully: what was written leaves first, and the peer's end is waited for, as long as the
-// peer takes something (WithCloseLimit). It does not wait itself. Nothing more is delivered but OnClose.
+// peer takes something (WithCloseLimit). It does not wait itself. Nothing more is delivered but OnClose, and a deadline is
+// forgotten.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.state >= stateClosing {
@@ -246,6 +248,7 @@ func (c *Conn) Close() error {
 		return errClosed
 	}
 	c.state = stateClosing
+	c.deadline = time.Time{} // it was for what ends now, and the limit counts from here
 	c.closeBy = time.Now().Add(c.home.settings().closeLimit)
 	c.ask(requestClose)
 	return nil
@@ -265,15 +268,20 @@ func (c *Conn) abort(cause error) error {
 		c.cause = cause
 	}
 	c.state = stateClosed
+	c.deadline = time.Time{}
 	c.out.drop(c.home.memory())
 	c.ask(requestAbort)
 	return nil
 }
 
 // panicked ends the connection of a handler that has panicked: now, unless the handler had closed it, as then what it wrote
-// before still leaves.
-func (c *Conn) panicked() {
+// before still leaves. It returns false, and does nothing, if the handler had detached it, so that it is another's.
+func (c *Conn) panicked() bool {
 	c.mu.Lock()
+	if c.released {
+		c.mu.Unlock()
+		return false
+	}
 	if c.cause == nil {
 		c.cause = ErrPanicked
 	}
@@ -282,6 +290,7 @@ func (c *Conn) panicked() {
 	if !closed {
 		c.abort(ErrPanicked)
 	}
+	return true
 }
 
 // IsClosed says whether Close or Abort was called, or the connection has ended.
@@ -359,15 +368,22 @@ func (c *Conn) settle() {
 // balance pauses receiving where too much is kept, and resumes it where half was consumed. One that can send nothing is ended
 // instead: its handler may well wait for that, and the loop would find no end. Loop.
 func (c *Conn) balance() {
-	limit := c.home.settings().inbound
 	kept := len(c.in.unread)
-	if !c.pause && kept >= limit {
+	if c.pause {
+		c.consumed(kept)
+	} else if kept >= c.home.settings().inbound {
 		if c.broken != nil {
 			c.abort(nil)
 			return
 		}
 		c.setPause(true)
-	} else if c.pause && kept <= limit/2 {
+	}
+}
+
+// consumed resumes receiving, if it is paused and so much is left of what has come. Whoever keeps that calls it when it has become
+// less, or when it takes over from another: the loop reports nothing more for as long as it is paused.
+func (c *Conn) consumed(left int) {
+	if left <= c.home.settings().inbound/2 {
 		c.setPause(false)
 	}
 }

@@ -647,5 +647,4 @@ func (l *nativeLoop) finishDatagrams() {
 		delete(l.datagrams.sockets, id)
 		s.lost(l.why)
 	}
-	l.commands = l.room[:0]
 }

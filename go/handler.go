@@ -220,9 +220,15 @@ func reportExit(config *config, c *Conn) {
 		config.logger.Error("quoit: a handler called runtime.Goexit; the loop goes on")
 		return
 	}
-	peer := fmt.Sprint(c.RemoteAddr())
-	c.panicked()
-	config.logger.Error("quoit: a handler called runtime.Goexit; its connection is ended, and the loop goes on", "peer", peer)
+	config.logger.Error("quoit: a handler called runtime.Goexit; "+endOf(c)+", and the loop goes on", "peer", fmt.Sprint(c.RemoteAddr()))
+}
+
+// endOf ends the connection of a handler that has panicked, or tells why not.
+func endOf(c *Conn) string {
+	if c.panicked() {
+		return "its connection is ended"
+	}
+	return "its connection was detached, and goes on"
 }
 
 // reportPanic logs a panic and ends its connection, or lets it go on where the configuration says so.
@@ -230,11 +236,10 @@ func reportPanic(config *config, c *Conn, recovered any) {
 	if config.crash {
 		panic(recovered)
 	}
-	peer := "none"
+	peer, what := "none", "its connection is ended"
 	if c != nil {
-		peer = fmt.Sprint(c.RemoteAddr())
-		c.panicked()
+		peer, what = fmt.Sprint(c.RemoteAddr()), endOf(c)
 	}
-	config.logger.Error("quoit: a handler panicked; its connection is ended",
+	config.logger.Error("quoit: a handler panicked; "+what,
 		"panic", fmt.Sprint(recovered), "peer", peer, "stack", string(debug.Stack()))
 }

@@ -565,15 +565,12 @@ func (l *nativeLoop) ask(c *Conn) {
 // before its close can limit it. It is called again whenever the library has taken some, and when the peer has by the time
 // that it is due. The lock is held.
 func (l *nativeLoop) limitClose(c *Conn) {
-	ours := c.deadline.IsZero() || !c.deadline.Before(c.closeBy)
 	c.closeBy = time.Now().Add(l.group.config.closeLimit)
 	c.looked = l.library.TakenByPeer(c.id)
-	if ours {
-		c.deadline = c.closeBy
-		l.push(native.Command{
-			Kind: native.CommandSetDeadline, Target: c.id, Token: tokenOther, TimeNS: untilNS(c.deadline),
-		})
-	}
+	c.deadline = c.closeBy
+	l.push(native.Command{
+		Kind: native.CommandSetDeadline, Target: c.id, Token: tokenOther, TimeNS: untilNS(c.deadline),
+	})
 }
 
 // untilNS is how long it is until then, in nanoseconds; 0 if it is over.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -131,7 +132,7 @@ func (l *nativeLoop) deadline(c *Conn) {
 	c.mu.Lock()
 	due := !c.deadline.IsZero() && !time.Now().Before(c.deadline)
 	closing := c.state == stateClosing
-	if due && closing && !c.deadline.Before(c.closeBy) && l.library.TakenByPeer(c.id) != c.looked {
+	if due && closing && l.library.TakenByPeer(c.id) != c.looked {
 		// A slow reader, but one that reads.
 		l.limitClose(c)
 		due = false
@@ -377,13 +378,27 @@ func (l *nativeLoop) wakesReader() {
 
 func (l *nativeLoop) queuedBelow(c *Conn) int { return l.library.Queued(c.id) }
 
-// call runs f on the loop and waits for it; false if the loop has ended. It must not be called on the loop.
+// call runs f on the loop and waits for it; false if the loop has ended. If f panics or calls runtime.Goexit, that ends the
+// caller, as if it had run f itself. It must not be called on the loop.
 func (l *nativeLoop) call(f func()) bool {
 	done := make(chan struct{})
-	if !l.post(func() { defer close(done); f() }) {
+	returned, recovered := false, any(nil)
+	ok := l.post(func() {
+		defer close(done)
+		defer func() { recovered = recover() }()
+		f()
+		returned = true
+	})
+	if !ok {
 		return false
 	}
 	<-done
+	switch {
+	case recovered != nil:
+		panic(recovered)
+	case !returned:
+		runtime.Goexit()
+	}
 	return true
 }
 
@@ -523,6 +538,7 @@ func (l *nativeLoop) finish() {
 	for _, to := range mine {
 		to.end(l.why)
 	}
+	l.dropCommands()
 	if err := l.free(); err != nil {
 		l.group.config.logger.Error("quoit: a loop was not ended cleanly", "error", err)
 	}

@@ -393,13 +393,18 @@ func (s *stdConn) setTimer(deadline time.Time) {
 		return
 	}
 	s.timer = time.AfterFunc(time.Until(deadline), func() {
-		s.conn.mu.Lock()
-		due := s.conn.deadline.Equal(deadline) && !s.conn.gone
-		s.conn.mu.Unlock()
-		if due {
-			s.report(func(to sink) { to.deadline(s.conn) })
-		}
+		s.report(func(to sink) { s.tellDeadline(to, deadline) })
 	})
+}
+
+// tellDeadline tells that a deadline has passed, unless it was moved, or the connection closed, while others had their turn.
+func (s *stdConn) tellDeadline(to sink, deadline time.Time) {
+	s.conn.mu.Lock()
+	due := s.conn.deadline.Equal(deadline) && s.conn.state < stateClosing
+	s.conn.mu.Unlock()
+	if due {
+		to.deadline(s.conn)
+	}
 }
 
 // reset closes now, with a reset for the peer.
@@ -481,10 +486,10 @@ func (s *stdConn) writeAll(bytes []byte) error {
 	}
 }
 
-// tellRoom tells who waits for room, once.
+// tellRoom tells who waits for room, once, and not when it was closed while others had their turn.
 func (s *stdConn) tellRoom(to sink) {
 	s.conn.mu.Lock()
-	waits := s.conn.out.refused
+	waits := s.conn.out.refused && s.conn.state == stateOpen
 	s.conn.out.refused = false
 	s.conn.mu.Unlock()
 	if waits {
@@ -540,9 +545,11 @@ func (s *stdConn) readOn() {
 			s.ending.Do(func() { close(s.closing) })
 		}
 		c.mu.Unlock()
-		if !c.IsClosed() {
-			s.report(func(to sink) { to.ended(c) })
-		}
+		s.report(func(to sink) {
+			if !c.IsClosed() {
+				to.ended(c)
+			}
+		})
 		select {
 		case <-s.closing:
 		case <-s.dead:

@@ -2,6 +2,7 @@ package quoit
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -31,6 +32,31 @@ func TestAConnectionThatWasHandedOverIsNotSettled(t *testing.T) {
 	c.settle()
 	if c.pause {
 		t.Error("a handler that has consumed everything receives nothing more")
+	}
+}
+
+// told is a sink that notes what it is told of.
+type told struct {
+	sink // that of what no test tells
+	of   []string
+}
+
+func (t *told) writable(*Conn) { t.of = append(t.of, "room") }
+func (t *told) deadline(*Conn) { t.of = append(t.of, "deadline") }
+
+// What has come up while a handler runs waits for its turn, and by then that handler may have closed the connection.
+func TestOfAConnectionThatWasClosedNothingIsToldButItsEnd(t *testing.T) {
+	for state, wanted := range map[connState]string{
+		stateOpen: "[room deadline]", stateEnding: "[deadline]", stateClosing: "[]", stateClosed: "[]",
+	} {
+		at := time.Now()
+		s := &stdConn{conn: &Conn{state: state, deadline: at, out: outbound{refused: true}}}
+		to := &told{}
+		s.tellRoom(to)
+		s.tellDeadline(to, at)
+		if found := fmt.Sprint(to.of); found != wanted {
+			t.Errorf("in state %d: %s, not %s", state, found, wanted)
+		}
 	}
 }
 

@@ -264,9 +264,7 @@ func (n *netConn) tryRead(p []byte, leaves bool) (count int, wait bool, err erro
 		count = copy(p, n.in.unread)
 		n.in.take(count)
 		n.in.keepRest()
-		if left := len(n.in.unread); left <= n.conn.home.settings().inbound/2 {
-			n.resume()
-		}
+		n.conn.consumed(len(n.in.unread)) // this lock is the outer one of the two
 		return count, false, nil
 	case n.failure != nil:
 		return 0, false, n.failure
@@ -276,9 +274,6 @@ func (n *netConn) tryRead(p []byte, leaves bool) (count int, wait bool, err erro
 	n.into, n.waits = p, true
 	return 0, true, nil
 }
-
-// resume lets the loop receive again. The lock is held, and is the outer one of the two.
-func (n *netConn) resume() { n.conn.setPause(false) }
 
 // Write is NetConn.Write.
 func (n *netConn) Write(p []byte) (int, error) {
@@ -531,6 +526,7 @@ func (c *Conn) Detach() (*NetConn, error) {
 	n.in, c.in = c.in, inbound{}
 	c.mu.Lock()
 	c.deadline = time.Time{} // it was the handler's
+	c.released = true
 	c.mu.Unlock()
 	handle := n.handle()
 	if from, isHandler := c.sink.(*handlerSink); isHandler {
@@ -538,7 +534,14 @@ func (c *Conn) Detach() (*NetConn, error) {
 	} else {
 		c.sink = netSink{n}
 	}
+	c.consumed(len(n.in.unread)) // by the handler, for which nothing is settled any more
 	return handle, nil
+}
+
+func (c *Conn) setReleased(released bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.released = released
 }
 
 // detached is a netSink that keeps being counted by a server.
@@ -557,8 +560,11 @@ func (s detached) draining(c *Conn) {
 	if handle == nil {
 		return // it is being closed, as the program has forgotten it
 	}
+	// For this call it is the handler's again.
+	c.setReleased(false)
 	defer s.from.guard(c)
 	s.from.detached.OnDrainDetached(handle)
+	c.setReleased(true)
 }
 
 func (s detached) closed(c *Conn, err error) {

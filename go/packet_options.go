@@ -41,7 +41,8 @@ func (p *PacketConn) SetWriteBuffer(bytes int) error {
 }
 
 // SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write return
-// errors.ErrUnsupported: it is the loop that waits for the socket. On EngineStd it is that of package net.
+// errors.ErrUnsupported: it is the loop that waits for the socket. Control may be called from any goroutine and runs its function on
+// the loop, but a panic of that is the caller's. On EngineStd it is that of package net.
 func (p *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	if p.std != nil {
 		return p.std.(syscall.Conn).SyscallConn()

@@ -208,6 +208,17 @@ func (l *nativeLoop) fileShort(c *Conn, token uint64, missing int64, errno sysca
 	}
 }
 
+// dropCommands drops those that the library is given no more, as the loop ends: descriptors for parts of files would have been its
+// to close.
+func (l *nativeLoop) dropCommands() {
+	for _, command := range l.commands {
+		if command.Kind == native.CommandSendFile {
+			_ = syscall.Close(int(command.Descriptor)) // nothing was written by it that could fail now
+		}
+	}
+	l.commands = l.room[:0]
+}
+
 // takeBack takes back a part that the library has not taken, as it has too many pieces already: it says when it is writable.
 // It returns whether that can be; not if the writer has gone, and was told that the part is on its way. The lock is held.
 func (f *files) takeBack() bool {

@@ -98,7 +98,8 @@ func (n *netConn) SetLinger(seconds int) error {
 }
 
 // SyscallConn gives the descriptor to those who set options that have no method here, by Control. Its Read and Write return
-// errors.ErrUnsupported: it is the loop that waits for the socket. The descriptor's mode, O_NONBLOCK, must stay as it is.
+// errors.ErrUnsupported: it is the loop that waits for the socket. The descriptor's mode, O_NONBLOCK, must stay as it is. Control
+// may be called from any goroutine and runs its function on the loop, but a panic of that is the caller's.
 func (n *NetConn) SyscallConn() (syscall.RawConn, error) { return rawConn{n}, nil }
 
 // File makes a file of a duplicate of the descriptor, to be handed to another process, as net.TCPConn's does: the caller closes

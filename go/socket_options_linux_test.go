@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -212,6 +214,76 @@ func TestOptionsAreThoseOfPackageNet(t *testing.T) {
 				})
 				r.see(one.name, failure)
 			}
+		}
+	})
+}
+
+// A panic, or a runtime.Goexit, of a function that is given the descriptor is its caller's, and no loop's.
+func TestWhatEndsAControlFunctionEndsItsCallerOnly(t *testing.T) {
+	type ending struct {
+		recovered any
+		exited    bool
+	}
+	// ends has a function that is given the descriptor end so, and returns what its caller has come to.
+	ends := func(t *testing.T, of syscall.Conn, end func()) ending {
+		raw, err := of.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan ending, 1)
+		go func() {
+			exited := true
+			defer func() {
+				recovered := recover()
+				ended <- ending{recovered, exited && recovered == nil}
+			}()
+			_ = raw.Control(func(uintptr) { end() })
+			exited = false
+		}()
+		return receive(t, ended)
+	}
+	panics := errors.New("as asked")
+	both := func(t *testing.T, listener net.Listener, packets net.PacketConn) (found []ending) {
+		defer listener.Close()
+		defer packets.Close()
+		client := dial(t, listener.Addr())
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go io.Copy(client, client)
+		for _, of := range []any{conn, packets} {
+			for _, end := range []func(){func() { panic(panics) }, runtime.Goexit, func() {}} {
+				found = append(found, ends(t, of.(syscall.Conn), end))
+				roundTrip(t, conn, "after")
+			}
+		}
+		return found
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := both(t, listener, packets)
+	if want[0].recovered != panics || !want[1].exited || want[2].exited {
+		t.Fatal(want)
+	}
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		listener, err := quoit.Listen("tcp", "127.0.0.1:0", engine, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		packets, err := quoit.ListenPacket("udp", "127.0.0.1:0", engine, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := both(t, listener, packets); !slices.Equal(found, want) {
+			t.Errorf("%v, and of package net %v", found, want)
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	quoit "github.com/quoit-io/quoit/go"
 	loop "github.com/quoit-io/quoit/go/fasthttp"
 	"github.com/quoit-io/quoit/go/internal/required"
+	"github.com/quoit-io/quoit/go/internal/turns"
 	"github.com/valyala/fasthttp"
 )
 
@@ -284,6 +285,25 @@ func TestRequestsHaveTheAddressOfAHeader(t *testing.T) {
 			if _, body := c.answer(t, "GET"); body != "192.0.2.7:56324 198.51.100.1:443" {
 				t.Errorf("%s: %q", path, body)
 			}
+		}
+	})
+}
+
+// Requests that come faster than they are served stop their peer. One behind which the connection leaves the loop lets it go on.
+func TestWhatLeavesTheLoopBehindManyRequestsReceives(t *testing.T) {
+	const limit, requests = 1000, turns.Share + 40 // more than the limit is left for the turn in which it leaves
+	onEngines(t, func(t *testing.T, engine quoit.Engine) {
+		c := dial(t, serve(t, engine, loop.New(routes, loop.RequestLimit(limit/2)), quoit.WithInboundLimit(limit)))
+		io.WriteString(c, strings.Repeat(where, requests)+"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+		for range requests {
+			if _, body := c.answer(t, "GET"); body != "loop" {
+				t.Fatalf("a request is served on a %s", body)
+			}
+		}
+		c.answer(t, "GET")
+		io.WriteString(c, where)
+		if _, body := c.answer(t, "GET"); body != "goroutine" {
+			t.Errorf("the one behind the stream is served on a %s", body)
 		}
 	})
 }

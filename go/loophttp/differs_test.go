@@ -21,14 +21,17 @@ import (
 // What docs/go.md lists under "differs": each is as listed on our loops, and not so with net/http.
 
 // differing runs a test with a server of net/http, and with one on the loops of each engine.
-func differing(t *testing.T, made func() *http.Server, options []loophttp.Option, test func(t *testing.T, address net.Addr, stock bool)) {
+func differing(
+	t *testing.T, made func() *http.Server, options []loophttp.Option, test func(t *testing.T, address net.Addr, stock bool),
+	ofLoops ...quoit.Option,
+) {
 	t.Run("stock", func(t *testing.T) {
 		test(t, serveStock(t, made()), true)
 	})
 	onEngines(t, func(t *testing.T, engine quoit.Engine) {
 		server := made()
 		handler := loophttp.New(server.Handler, append([]loophttp.Option{loophttp.WithServer(server)}, options...)...)
-		test(t, serve(t, engine, handler), false)
+		test(t, serve(t, engine, handler, ofLoops...), false)
 	})
 }
 

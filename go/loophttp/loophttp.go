@@ -129,11 +129,47 @@ type work struct {
 	reader  *bufio.Reader
 	writer  responseWriter
 	content bytes.Buffer
+
+	request *http.Request // under way, or nil
+	body    io.Closer     // of it; handlers may give it another one
 }
 
 var works = sync.Pool{New: func() any {
 	return &work{reader: bufio.NewReaderSize(nil, 4<<10), writer: responseWriter{header: make(http.Header)}}
 }}
+
+// read reads a request, of which forget must follow.
+func (w *work) read(raw []byte) (*http.Request, error) {
+	w.source.Reset(raw)
+	w.reader.Reset(&w.source)
+	request, err := http.ReadRequest(w.reader)
+	if err == nil {
+		w.request, w.body = request, request.Body
+	}
+	return request, err
+}
+
+// forget does what net/http does behind a request: no goroutine reads its body any more, which is in memory that others get, and the
+// files of its form are removed.
+func (w *work) forget() {
+	if w.request == nil {
+		return
+	}
+	_ = w.body.Close() // of what is in memory: there is nothing that can fail
+	if form := w.request.MultipartForm; form != nil {
+		_ = form.RemoveAll() // or the handler has
+	}
+	w.request, w.body = nil, nil
+}
+
+// done gives the work back. That of a hijacked connection is its handler's for ever: it may go on reading the body, it may keep the
+// files, and its response says that there is none any more.
+func (w *work) done() {
+	if !w.writer.hijacked {
+		w.forget()
+		works.Put(w)
+	}
+}
 
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) {
@@ -243,18 +279,15 @@ func (h *Handler) OnDrainDetached(n *quoit.NetConn) { h.moved.Drain(n) }
 // serve serves one request; false, and nothing is consumed, if the connection must move first.
 func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	w := works.Get().(*work)
-	defer works.Put(w)
-	w.source.Reset(raw)
-	w.reader.Reset(&w.source)
-	request, err := http.ReadRequest(w.reader)
+	defer w.done()
+	request, err := w.read(raw)
 	if err != nil || len(raw)-w.source.Len()-w.reader.Buffered() > h.heads || h.blocks != nil && h.blocks(request) {
 		return false
 	}
 	if h.blocks != nil && request.Body != http.NoBody {
 		// It may have been read.
-		w.source.Reset(raw)
-		w.reader.Reset(&w.source)
-		if request, err = http.ReadRequest(w.reader); err != nil {
+		w.forget()
+		if request, err = w.read(raw); err != nil {
 			return false
 		}
 	}
@@ -267,13 +300,15 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	within := &requestContext{Context: known.context}
 	defer within.ends()
 	request = request.WithContext(within)
+	w.request = request
 	w.content.Reset()
 	response := &w.writer
-	response.begin(h, c, known, request, &w.content, len(raw))
+	response.begin(h, c, known, w, len(raw))
 	answered := h.call(c, response, request)
-	if known.requests.Need < 0 {
-		return true // hijacked
+	if response.hijacked {
+		return true
 	}
+	w.forget() // before the memory of its body goes, with the connection
 	c.Discard(len(raw))
 	if !answered {
 		_ = c.Close() // or it has ended
@@ -318,8 +353,10 @@ func (h *Handler) call(c *quoit.Conn, w *responseWriter, r *http.Request) (done 
 		if recovered == http.ErrAbortHandler {
 			return
 		}
-		c.Discard(w.raw)
-		_ = c.Close() // or it has ended
+		if !w.hijacked {
+			c.Discard(w.raw)
+			_ = c.Close() // or it has ended
+		}
 		if recovered != nil {
 			panic(recovered)
 		}

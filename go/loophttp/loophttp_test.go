@@ -66,10 +66,10 @@ func start(t *testing.T, engine quoit.Engine, options ...loophttp.Option) net.Ad
 }
 
 // serve runs a handler on one loop until the test is over.
-func serve(t *testing.T, engine quoit.Engine, handler *loophttp.Handler) net.Addr {
+func serve(t *testing.T, engine quoit.Engine, handler *loophttp.Handler, options ...quoit.Option) net.Addr {
 	t.Helper()
-	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
-		quoit.WithLogger(slog.New(slog.DiscardHandler)))
+	server, err := quoit.Start("127.0.0.1:0", handler, append([]quoit.Option{quoit.WithEngine(engine), quoit.WithLoops(1),
+		quoit.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
 	if err != nil {
 		required.Skip(t, engine, err)
 	}

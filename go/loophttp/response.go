@@ -22,8 +22,10 @@ type responseWriter struct {
 	conn    *quoit.Conn
 	known   *state
 	request *http.Request
-	raw     int // bytes of the request
+	source  *bytes.Reader // what was not read yet of the request
+	raw     int           // bytes of it
 
+	hijacked bool
 	header   http.Header
 	status   int    // 0 as long as the header may change
 	fields   []byte // of the header as it was sent, but for those that finish decides
@@ -46,10 +48,9 @@ var (
 	_ http.Hijacker       = (*responseWriter)(nil)
 )
 
-func (w *responseWriter) begin(
-	h *Handler, c *quoit.Conn, known *state, request *http.Request, body *bytes.Buffer, raw int,
-) {
-	w.handler, w.conn, w.known, w.request, w.body, w.raw = h, c, known, request, body, raw
+func (w *responseWriter) begin(h *Handler, c *quoit.Conn, known *state, of *work, raw int) {
+	w.handler, w.conn, w.known, w.request, w.raw = h, c, known, of.request, raw
+	w.source, w.body = &of.source, &of.content
 	clear(w.header)
 	w.status, w.out, w.fields = 0, w.out[:0], w.fields[:0]
 	w.typed, w.dated, w.length, w.offered, w.closing = false, false, -1, 0, false
@@ -62,6 +63,10 @@ func (w *responseWriter) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
+	if w.hijacked {
+		w.handler.logf("loophttp: %s %s: WriteHeader(%d) on a hijacked connection", w.request.Method, w.request.URL.Path, status)
+		return
+	}
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("loophttp: %d is not a status code", status))
 	}
@@ -170,6 +175,12 @@ func mayTrail(name string) bool {
 
 // admit begins the response, and returns why n bytes of its body may not be written.
 func (w *responseWriter) admit(n int) error {
+	if w.hijacked {
+		if n > 0 {
+			w.handler.logf("loophttp: %s %s: Write on a hijacked connection", w.request.Method, w.request.URL.Path)
+		}
+		return http.ErrHijacked
+	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -204,8 +215,17 @@ func (w *responseWriter) WriteString(s string) (int, error) {
 
 // Hijack implements http.Hijacker.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.status != 0 || w.known.requests.Need < 0 {
-		return nil, nil, errors.New("loophttp: a response was begun, or the connection was hijacked before")
+	if w.hijacked {
+		return nil, nil, http.ErrHijacked
+	}
+	if w.status != 0 {
+		return nil, nil, errors.New("loophttp: a response was begun")
+	}
+	if w.source.Len() > 0 {
+		// The body stays the handler's, but the memory that it came in goes.
+		rest := make([]byte, w.source.Len())
+		_, _ = w.source.Read(rest) // all of it
+		w.source.Reset(rest)
 	}
 	w.conn.Discard(w.raw)
 	w.known.times.Forget(w.conn)
@@ -213,7 +233,7 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w.known.requests.Need = -1
+	w.known.requests.Need, w.hijacked = -1, true
 	return n, bufio.NewReadWriter(bufio.NewReader(n), bufio.NewWriter(n)), nil
 }
 
