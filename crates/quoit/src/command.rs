@@ -17,6 +17,15 @@ use crate::pool::Lease;
 
 pub use crate::stream_options::{Keepalive, StreamOptions};
 
+/// A connection that another loop has accepted, and has counted with the loop that it hands it to.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct HandedOver {
+    /// The other loop's.
+    pub(crate) listener: ListenerId,
+    pub(crate) descriptor: OwnedFd,
+}
+
 /// One request to a loop. [`crate::event`] says which event follows each.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -39,6 +48,10 @@ pub enum Command<'a> {
         /// Comes back with `Opened` and `Closed`.
         token: Token,
     },
+    /// Take over a connection that another loop has accepted. Only [`Accept::Spread`](crate::Accept::Spread) makes it, which
+    /// has counted it.
+    #[doc(hidden)]
+    TakeOver(HandedOver),
     /// Send bytes.
     Send {
         /// The connection.

@@ -1,13 +1,13 @@
 //! The handle by which other threads reach a loop.
 
 use std::fmt;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
-use crate::command::Command;
+use crate::command::{Command, HandedOver};
 use crate::counters::{Counters, LiveCounters};
 use crate::errno::Errno;
-use crate::id::LoopIndex;
+use crate::id::{ListenerId, LoopIndex};
 use crate::sync::{ArrayQueue, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::Wake;
 
@@ -32,7 +32,12 @@ pub(crate) struct Inbox {
     wake: Arc<Wake>,
     woken: AtomicBool,
     closed: AtomicBool,
+    /// Connections that the loop may have.
+    connection_limit: u32,
+    /// Those that it has, and accepted ones that wait for a slot there.
     connections: AtomicU32,
+    /// Those that were handed over to it and that it has not looked at.
+    coming: AtomicU32,
     /// Loops that are about to hand a connection over to this one.
     handing_over: AtomicU32,
     /// The loop drains, and is handed no connection any more: it may end as soon as its own have.
@@ -45,7 +50,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new(index: LoopIndex, capacity: usize) -> Result<Self, Errno> {
+    pub(crate) fn new(index: LoopIndex, capacity: usize, connection_limit: u32) -> Result<Self, Errno> {
         Ok(Self {
             index,
             commands: ArrayQueue::new(capacity),
@@ -53,7 +58,9 @@ impl Inbox {
             wake: Arc::new(Wake::new()?),
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            connection_limit,
             connections: AtomicU32::new(0),
+            coming: AtomicU32::new(0),
             handing_over: AtomicU32::new(0),
             drains: AtomicBool::new(false),
             direct: DirectCounts::default(),
@@ -171,6 +178,28 @@ impl Inbox {
 
     pub(crate) fn set_connections(&self, count: u32) {
         self.connections.store(count, Ordering::Relaxed);
+    }
+
+    /// One that was handed over counts among the loop's own from now on.
+    pub(crate) fn has_come(&self) {
+        let before = self.coming.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "each was counted when it was handed over");
+    }
+
+    /// Connections that the loop has, and those that are on their way to it.
+    fn all_connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed) + self.coming.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a place for a connection that is to be handed over; false if there is none. Of several that ask for the last at
+    /// once perhaps nobody has it.
+    fn keep_place(&self) -> bool {
+        self.coming.fetch_add(1, Ordering::Relaxed);
+        let kept = self.all_connections() <= self.connection_limit;
+        if !kept {
+            self.has_come();
+        }
+        kept
     }
 
     /// The loop begins to drain: from now on it is handed no connection, but for those of [`Self::may_be_handed_more`].
@@ -359,24 +388,52 @@ impl Remote {
         self.inbox.counters()
     }
 
-    /// Posts a command that hands a connection over; refused as well by a loop that drains, which may end before it looks.
-    pub(crate) fn hand_over(&self, command: Command<'static>) -> Result<(), PostError> {
-        self.inbox.handing_over.fetch_add(1, Ordering::SeqCst);
-        let result = if self.inbox.drains.load(Ordering::SeqCst) {
-            Err(PostError::Closed(command))
+    /// Hands over a connection that another loop has accepted. It is refused by a loop that has as many as it may, whose inbox
+    /// is full, or that drains: that may end before it looks.
+    ///
+    /// # Errors
+    /// The descriptor comes back.
+    pub(crate) fn hand_over(&self, listener: ListenerId, descriptor: OwnedFd) -> Result<(), OwnedFd> {
+        let inbox = &self.inbox;
+        inbox.handing_over.fetch_add(1, Ordering::SeqCst);
+        let result = if !inbox.drains.load(Ordering::SeqCst) && inbox.keep_place() {
+            // Counted before the loop does, so that a burst of them is spread.
+            let command = Command::TakeOver(HandedOver { listener, descriptor });
+            self.post(command).map_err(|error| {
+                inbox.has_come();
+                let (PostError::Full(command) | PostError::Closed(command)) = error;
+                let Command::TakeOver(HandedOver { descriptor, .. }) = command else {
+                    unreachable!("what was not posted comes back");
+                };
+                descriptor
+            })
         } else {
-            // Before the loop does, so that a burst of them is spread.
-            self.inbox.connections.fetch_add(1, Ordering::Relaxed);
-            self.post(command)
+            Err(descriptor)
         };
-        self.inbox.handing_over.fetch_sub(1, Ordering::SeqCst);
+        inbox.handing_over.fetch_sub(1, Ordering::SeqCst);
         result
     }
 
-    /// Connections of the loop, a moment ago: for spreading new ones.
+    /// Whether the loop may be handed connections: it neither drains nor has it ended.
+    pub(crate) fn takes_connections(&self) -> bool {
+        !self.inbox.drains.load(Ordering::Relaxed) && !self.inbox.closed.load(Ordering::Relaxed)
+    }
+
+    /// Connections that the loop could still take, a moment ago.
+    pub(crate) fn connection_room(&self) -> u32 {
+        self.room_beside(self.connections())
+    }
+
+    /// The same, of one that has so many.
+    pub(crate) fn room_beside(&self, connections: u32) -> u32 {
+        let room = self.inbox.connection_limit.saturating_sub(connections);
+        if self.takes_connections() { room } else { 0 }
+    }
+
+    /// Connections of the loop and those that other loops have handed over to it, a moment ago: for spreading new ones.
     #[must_use]
     pub fn connections(&self) -> u32 {
-        self.inbox.connections.load(Ordering::Relaxed)
+        self.inbox.all_connections()
     }
 }
 
@@ -409,7 +466,7 @@ mod tests {
     }
 
     fn pair(capacity: usize) -> (Arc<Inbox>, Remote) {
-        let inbox = Arc::new(Inbox::new(LoopIndex::default(), capacity).unwrap());
+        let inbox = Arc::new(Inbox::new(LoopIndex::default(), capacity, 2).unwrap());
         (Arc::clone(&inbox), Remote::new(inbox))
     }
 

@@ -88,9 +88,9 @@ impl Wake {
         self.state.load(Ordering::SeqCst) == NOTIFIED
     }
 
-    /// Whether a wake would cost a system call.
+    /// Whether a wake would cost a system call. Who reads so also reads what the loop has written before it went to sleep.
     pub(crate) fn is_asleep(&self) -> bool {
-        matches!(self.state.load(Ordering::Relaxed), SLEEPING | PARKED)
+        matches!(self.state.load(Ordering::Acquire), SLEEPING | PARKED)
     }
 
     /// How often the eventfd was written: the wakes that cost a system call.

@@ -212,6 +212,7 @@ impl Kernel {
             ]));
         }
         self.objects[object].nonblocking = nonblocking;
+        self.accepted += 1;
         self.open(object)
     }
 

@@ -84,6 +84,8 @@ pub struct Kernel {
     accepting_is_forbidden: bool,
     /// Until when there are no descriptors.
     exhausted_until: u64,
+    /// Connections that the program has accepted.
+    pub accepted: u64,
     /// Bytes that sockets of the program have taken.
     pub taken: u64,
     /// Bytes that they have given, those that the program drops included.
@@ -190,6 +192,7 @@ impl Kernel {
             registering_waits: Random::new(seed, 237).chance(512),
             accepting_is_forbidden: false,
             exhausted_until: 0,
+            accepted: 0,
             taken: 0,
             given: 0,
             waits: 0,

@@ -246,6 +246,11 @@ impl<E: Engine + 'static> World<E> {
         let reference = &self.reference;
         assert_eq!(counters.accepted, reference.accepted, "connections accepted");
         assert_eq!(
+            counters.accepted + partners.accepted,
+            with(|kernel| kernel.accepted),
+            "connections that were accepted, and those that a handler was told of"
+        );
+        assert_eq!(
             counters.sent_bytes + partners.sent_bytes,
             with(|kernel| kernel.taken),
             "bytes that sockets took"

@@ -1,5 +1,6 @@
 //! Listeners: accepting within the limits, pausing and trying again. How they stop is in `stop_listening`.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +8,13 @@ use std::time::Duration;
 use super::connection::{Connection, Phase};
 use super::{Loop, TimerKey};
 use crate::address::Address;
-use crate::command::{AttachOptions, Command, StreamOptions};
+use crate::command::StreamOptions;
 use crate::engine::{Engine, Handle, Kind, Operation, is_of_one_accept};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
-use crate::id::{ConnectionId, ListenerId, LoopIndex, Slot, Token};
+use crate::id::{ConnectionId, ListenerId, Slot, Token};
 use crate::listen::{ListenError, ListenOptions, ListenSocket, Step};
-use crate::remote::{PostError, Remote};
+use crate::remote::Remote;
 use crate::sys::SocketSys;
 use crate::timers::TimerId;
 
@@ -49,7 +50,9 @@ pub enum Accept {
     /// They are handed out as plain descriptors, [`Event::AcceptedDescriptor`], to be attached to any loop.
     Descriptors,
     /// Each is handed to the loop of these that has the fewest connections, and reported there as
-    /// [`Event::Accepted`] by this listener. Name this loop too if it shall take its share.
+    /// [`Event::Accepted`] by this listener. Name this loop too if it shall take its share. While all of them have as many as
+    /// they may ([`Config::connections`](crate::Config::connections)), accepting pauses; as other loops do not say when they
+    /// have room, it is tried again after 10 ms, and then ever later, up to every second.
     Spread(Arc<[Remote]>),
 }
 
@@ -74,6 +77,8 @@ pub(super) struct Listener {
     pub(super) accept: Accept,
     tell_failures: bool,
     pub(super) armed: Option<Armed>,
+    /// Accepted sockets for which no loop had room, of one that [spreads](Accept::Spread) them.
+    pub(super) unplaced: VecDeque<OwnedFd>,
     /// Its user wants no more for now.
     paused: bool,
     pub(super) stopping: bool,
@@ -154,6 +159,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             accept: options.accept.clone(),
             tell_failures: options.tell_failures,
             armed: None,
+            unplaced: VecDeque::new(),
             paused: false,
             stopping: false,
             error: None,
@@ -269,11 +275,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let listeners = self.listeners.len().max(1);
         let margin = self.engine.accept_margin();
         let is_behind = self.accepts_behind >= ACCEPTS_BEHIND;
-        let most = self.config.connections;
         let Some((listener, _)) = self.listeners.at(slot) else {
             return;
         };
-        if listener.armed.is_some() || listener.paused || listener.stopping || listener.retry.is_some() {
+        if listener.armed.is_some() || listener.stopping || listener.retry.is_some() {
+            return;
+        }
+        if !listener.unplaced.is_empty() && !self.place_rest(slot) {
+            self.try_accept_later(slot);
+            return;
+        }
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return;
+        };
+        if listener.paused {
             return;
         }
         if self.starved.len() >= MOST_STARVED {
@@ -283,17 +298,21 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         let free = match &listener.accept {
-            Accept::Spread(remotes) => remotes
-                .iter()
-                .map(|remote| most.saturating_sub(remote.connections()))
-                .sum(),
+            Accept::Spread(remotes) => {
+                let remotes = Arc::clone(remotes);
+                self.room_to_spread(&remotes)
+            }
             _ => own,
+        };
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return;
         };
         let (limit, reserved, exact) = match listener.accept {
             Accept::Descriptors => (if is_behind { ACCEPT_BATCH } else { u32::MAX }, 0, false),
             Accept::Spread(_) if free == 0 => {
+                self.counters.accept_paused_full.add(1);
                 // The other loops do not say when they have room again.
-                self.put_off_accept(slot);
+                self.try_accept_later(slot);
                 return;
             }
             Accept::Spread(_) => (if is_behind { free.min(ACCEPT_BATCH) } else { free }, 0, true),
@@ -404,75 +423,51 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         if self.connections.room() == 0 {
             // Attached connections have taken the slots meanwhile.
-            self.surplus_accepted.push_back((id, descriptor));
+            self.wait_for_connection_slot(id, descriptor);
             return;
         }
+        self.adopt(id, descriptor, paused);
+    }
+
+    /// Makes an accepted socket a connection of this loop, which has room.
+    pub(super) fn adopt(&mut self, listener: ListenerId, descriptor: OwnedFd, paused: bool) {
         self.counters.accepted.add(1);
         let connection = Connection::new(descriptor, Phase::Open, Token::NONE, paused);
-        let connection: ConnectionId = self.insert(connection).expect("there was room just now");
-        self.events.push_back(Event::Accepted {
-            listener: id,
-            connection,
-        });
+        let connection: ConnectionId = self
+            .insert(connection)
+            .expect("the caller has seen that there is room");
+        self.events.push_back(Event::Accepted { listener, connection });
         self.arm_receive(connection.slot());
     }
 
-    /// Hands an accepted socket to the loop with the fewest connections, or the next that takes it: one that drains or whose
-    /// inbox is full takes none. If nobody does it is this loop's, as far as it has room.
-    fn spread_accepted(&mut self, listener: ListenerId, descriptor: OwnedFd, remotes: &[Remote]) {
-        let options = AttachOptions {
-            paused: false,
-            accepted_by: Some(listener),
-        };
-        let least = remotes.iter().min_by_key(|remote| remote.connections());
-        let Some(least) = least.filter(|least| least.loop_index() != self.index) else {
-            // A refusal closes the socket; there is nobody else to give it to.
-            let _ = self.attach(descriptor, &options, Token::NONE);
-            return;
-        };
-        let command = Command::Attach {
-            descriptor,
-            options,
-            token: Token::NONE,
-        };
-        if let Err(PostError::Full(command) | PostError::Closed(command)) = least.hand_over(command) {
-            self.spread_refused(command, remotes, least.loop_index());
-        }
-    }
-
-    #[cold]
-    fn spread_refused(&mut self, mut command: Command<'static>, remotes: &[Remote], refused: LoopIndex) {
-        let mut others: Vec<_> = remotes
-            .iter()
-            .filter(|remote| remote.loop_index() != refused)
-            .collect();
-        others.sort_by_key(|remote| remote.connections());
-        for other in others {
-            if other.loop_index() == self.index {
-                break;
-            }
-            match other.hand_over(command) {
-                Ok(()) => return,
-                Err(PostError::Full(back) | PostError::Closed(back)) => command = back,
-            }
-        }
-        self.execute(command);
-    }
-
-    /// Tries again after a while, longer each time, or when this loop closes something.
+    /// There are no descriptors, or no memory: tries again after a while, longer each time, or when this loop closes something.
     fn put_off_accept(&mut self, slot: Slot) {
         self.counters.accept_paused_resources.add(1);
-        let (listener, generation) = self.listeners.at(slot).expect("the caller has looked it up");
-        if listener.stopping || listener.retry.is_some() {
-            return;
+        self.try_accept_later(slot);
+    }
+
+    fn try_accept_later(&mut self, slot: Slot) {
+        if let Some((listener, _)) = self.listeners.at(slot)
+            && !listener.stopping
+            && listener.retry.is_none()
+        {
+            self.set_accept_retry(slot);
         }
+    }
+
+    /// Sets the time at which a listener is looked at again; false if there is no timer for it.
+    pub(super) fn set_accept_retry(&mut self, slot: Slot) -> bool {
+        let (listener, generation) = self.listeners.at(slot).expect("the caller has looked it up");
         let pause = listener.next_retry;
         listener.next_retry = (pause * 2).min(LAST_RETRY);
+        let earlier = listener.retry.take();
+        self.clear_timer(earlier);
         let id = ListenerId::new(self.index, slot, generation);
         let timer = self.set_timer(pause, TimerKey::Accept(id));
         if let Some((listener, _)) = self.listeners.at(slot) {
             listener.retry = timer;
         }
+        timer.is_some()
     }
 
     pub(super) fn on_accept_retry(&mut self, id: ListenerId) {
@@ -512,6 +507,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// A connection was closed: what waited for its slot or its descriptor goes on.
     pub(super) fn after_slot_freed(&mut self) {
         if let Some((id, descriptor)) = self.surplus_accepted.pop_front() {
+            if id.loop_index() != self.index {
+                self.adopt(id, descriptor, false);
+                return;
+            }
             self.take_accepted(id.slot(), descriptor);
             let listener = self.listeners.get(id.slot(), id.generation());
             if listener.is_some_and(|one| one.stopping && one.armed.is_none()) {

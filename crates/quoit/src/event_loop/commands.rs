@@ -27,6 +27,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
                 });
                 (token, None, result)
             }
+            Command::TakeOver(handed_over) => return self.take_over(handed_over),
             Command::Attach {
                 descriptor,
                 options,
@@ -225,9 +226,17 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Puts a connection into the table.
     pub(super) fn insert(&mut self, connection: Connection) -> Result<ConnectionId, Refusal> {
         let (slot, generation) = self.connections.insert(connection).map_err(|_| Refusal::Limit)?;
-        self.memory.remote.set_connections(self.connections.len());
+        self.show_connections();
         self.after_slot_taken();
         Ok(ConnectionId::new(self.index, slot, generation))
+    }
+
+    /// Tells other loops how many connections this one has, those included that only wait for a slot.
+    pub(super) fn show_connections(&self) {
+        let waiting = self.surplus_accepted.len() as u32;
+        self.memory
+            .remote
+            .set_connections(self.connections.len() + waiting);
     }
 
     /// Sets a stream socket's mode and options.

@@ -207,7 +207,7 @@ mod tests {
 
     /// Whether it pays after a hundred rounds of as many sends.
     fn pays(engine: EngineKind, sends: usize) -> bool {
-        let inbox = Inbox::new(LoopIndex::default(), 1).unwrap();
+        let inbox = Inbox::new(LoopIndex::default(), 1, 1).unwrap();
         let mut direct = DirectSends::new(engine);
         for _ in 0..100 {
             direct.note_sends(sends, &inbox);

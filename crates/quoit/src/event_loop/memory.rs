@@ -50,7 +50,7 @@ impl LoopMemory {
     /// # Errors
     /// `ENOMEM`, where there is no address space for it; the kernel's, if there is no descriptor for the eventfd.
     pub fn new(index: LoopIndex, config: &Config) -> Result<Self, Errno> {
-        let remote = Arc::new(Inbox::new(index, config.inbox as usize)?);
+        let remote = Arc::new(Inbox::new(index, config.inbox as usize, config.connections)?);
         let chunks = Chunks::new(config.send_chunks, config.send_chunk_size)?;
         let copies = chunks.budget() / u64::from(LEAST_CHARGE);
         let pool = Pool::new(

@@ -22,6 +22,7 @@ mod receive;
 mod report;
 mod send;
 mod spin;
+mod spread;
 mod stop_listening;
 mod table;
 mod teardown;
@@ -121,7 +122,7 @@ pub struct Loop<E: Engine = AnyEngine, K: SocketSys = Linux> {
     dirty_datagrams: Vec<Slot>,
     /// When the kernel's counts of dropped datagrams are looked at again.
     look_at_drops_from: Time,
-    /// Accepted sockets for which attached connections had taken the slots meanwhile.
+    /// Accepted sockets, here or by another loop, for which this one's own connections had taken the slots meanwhile.
     surplus_accepted: VecDeque<(ListenerId, std::os::fd::OwnedFd)>,
     timers: Wheel<TimerKey>,
     /// Room for those that are due.

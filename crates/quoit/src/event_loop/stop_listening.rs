@@ -1,9 +1,10 @@
 //! Listeners that stop: taking what the kernel has queued, and closing once all of it has been reported.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use super::accept::{Accept, FIRST_RETRY, LAST_RETRY, is_of_listener};
-use super::{Draining, Loop, TimerKey};
+use super::accept::{Accept, FIRST_RETRY, is_of_listener};
+use super::{Draining, Loop};
 use crate::engine::{Engine, Handle, Operation, is_of_one_accept};
 use crate::errno::Errno;
 use crate::event::{Event, Refusal};
@@ -45,14 +46,18 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// Whether somebody has room for one more of this listener.
     fn has_room_for_accepted(&mut self, slot: Slot) -> bool {
         let own = self.connections.room() > self.surplus_accepted.len() as u32;
-        let most = self.config.connections;
-        self.listeners
-            .at(slot)
-            .is_some_and(|(listener, _)| match &listener.accept {
-                Accept::Descriptors => true,
-                Accept::Spread(remotes) => remotes.iter().any(|remote| remote.connections() < most),
-                Accept::Connections | Accept::Paused => own,
-            })
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return false;
+        };
+        match &listener.accept {
+            Accept::Descriptors => true,
+            Accept::Spread(remotes) => {
+                let remotes = Arc::clone(remotes);
+                let has_unplaced = !listener.unplaced.is_empty();
+                !has_unplaced && self.room_to_spread(&remotes) > 0
+            }
+            Accept::Connections | Accept::Paused => own,
+        }
     }
 
     /// Takes what the kernel has queued for a stopped listener, and closes it once all that it has accepted has
@@ -64,6 +69,10 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let id = ListenerId::new(self.index, slot, generation);
         listener.stopping = true;
         listener.error = listener.error.or(error);
+        self.place_rest(slot);
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return;
+        };
         if listener.error.is_none()
             && let Err(errno) = self.accept_queued(slot)
             && (is_of_listener(errno) || !self.put_off_finish(slot))
@@ -71,10 +80,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         {
             listener.error = Some(errno);
         }
-        if self
-            .listeners
-            .at(slot)
-            .is_some_and(|(one, _)| one.retry.is_some())
+        let Some((listener, _)) = self.listeners.at(slot) else {
+            return;
+        };
+        if listener.retry.is_some() {
+            return;
+        }
+        // The loops that they may go to do not say when they have room. Once draining has taken too long they are reset.
+        if !listener.unplaced.is_empty() && self.draining != Draining::Overdue && self.set_accept_retry(slot)
         {
             return;
         }
@@ -90,23 +103,14 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     fn put_off_finish(&mut self, slot: Slot) -> bool {
         self.counters.accept_paused_resources.add(1);
         let overdue = self.draining == Draining::Overdue;
-        let Some((listener, generation)) = self.listeners.at(slot) else {
+        let Some((listener, _)) = self.listeners.at(slot) else {
             return false;
         };
         if overdue || listener.retries == LAST_RETRIES {
             return false;
         }
         listener.retries += 1;
-        let pause = listener.next_retry;
-        listener.next_retry = (pause * 2).min(LAST_RETRY);
-        let earlier = listener.retry.take();
-        self.clear_timer(earlier);
-        let id = ListenerId::new(self.index, slot, generation);
-        let timer = self.set_timer(pause, TimerKey::Accept(id));
-        if let Some((listener, _)) = self.listeners.at(slot) {
-            listener.retry = timer;
-        }
-        timer.is_some()
+        self.set_accept_retry(slot)
     }
 
     /// Draining has taken too long: stopped listeners that wait to try again do so for the last time.

@@ -272,7 +272,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         });
         let reason = connection.reason.unwrap_or(CloseReason::Local);
         self.count_close(reason);
-        self.memory.remote.set_connections(self.connections.len());
+        self.show_connections();
         self.events.push_back(Event::Closed {
             connection: id,
             token: connection.token,

@@ -117,6 +117,20 @@ impl Client {
     }
 
     /// Makes the kernel's buffers small, so that little is under way.
+    /// Whether there is nothing to read: neither bytes nor an end.
+    pub(crate) fn is_silent(&self) -> bool {
+        let descriptor = either!(self, stream => stream.as_raw_fd());
+        let mut polled = libc::pollfd {
+            fd: descriptor,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid entry; the descriptor is open.
+        let ready = unsafe { libc::poll(&raw mut polled, 1, 0) };
+        assert!(ready >= 0, "{}", io::Error::last_os_error());
+        ready == 0
+    }
+
     pub(crate) fn set_receive_buffer(&self, bytes: i32) {
         set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes);
     }

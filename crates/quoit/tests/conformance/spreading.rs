@@ -19,7 +19,8 @@ macro_rules! spreading {
     ($level:ident) => {
         tests! { $level, spreading: handed_over shared a_port_for_each the_runtime_drains
         what_is_queued_at_a_drain_goes_where_there_is_room a_loop_that_drains_is_handed_nothing
-        a_loop_that_drains_is_passed_over }
+        a_loop_that_drains_is_passed_over who_finds_all_loops_full_waits_until_one_has_room
+        who_finds_all_loops_full_at_a_stop_waits_until_one_has_room }
     };
 }
 
@@ -281,4 +282,137 @@ pub(crate) fn what_is_queued_at_a_drain_goes_where_there_is_room(level: &Level) 
             .filter(|event| matches!(event, Event::Data { .. }))
             .count() as u32;
     }
+}
+
+/// Several loops that turn one after the other, and what they have accepted.
+struct Turned {
+    loops: Vec<Loop>,
+    events: Events,
+    accepted: Vec<ConnectionId>,
+    listeners_closed: usize,
+}
+
+impl Turned {
+    fn new(config: &Config) -> Self {
+        let new = |index| Loop::new(LoopIndex::new(index).unwrap(), config.clone()).unwrap();
+        Self {
+            loops: [0, 1].map(new).into(),
+            events: Events::with_capacity(64),
+            accepted: Vec::new(),
+            listeners_closed: 0,
+        }
+    }
+
+    /// Listens at the first loop, for all.
+    fn listen(&mut self) -> (ListenerId, Address) {
+        let options = ListenerOptions {
+            accept: Accept::Spread(self.loops.iter().map(Loop::remote).collect()),
+            ..ListenerOptions::default()
+        };
+        let listener = self.loops[0].listen(&loopback(), &options).unwrap();
+        (listener, self.loops[0].listener_address(listener).unwrap())
+    }
+
+    fn turn(&mut self) {
+        for one in &mut self.loops {
+            one.turn([], &mut self.events, Some(Duration::from_millis(1)))
+                .unwrap();
+            for event in self.events.drain() {
+                match event {
+                    Event::Accepted { connection, .. } => {
+                        one.send(connection, b"hello", Token::NONE).unwrap();
+                        self.accepted.push(connection);
+                    }
+                    Event::ListenerClosed { error: None, .. } => self.listeners_closed += 1,
+                    Event::Refused { refusal, .. } => panic!("{refusal:?}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn turn_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let begin = Instant::now();
+        while !done(self) {
+            assert!(begin.elapsed() < PATIENCE, "{what}: {:?}", self.accepted);
+            self.turn();
+        }
+    }
+
+    /// Closes one connection of the second loop, whose end no other is told.
+    fn make_room(&mut self) {
+        let last = self.loops.len() - 1;
+        let is_its = |one: &ConnectionId| one.loop_index() == self.loops[last].index();
+        let at = self.accepted.iter().position(is_its).expect("each has its share");
+        let connection = self.accepted.swap_remove(at);
+        self.loops[last].abort(connection).unwrap();
+    }
+}
+
+/// Accepting goes on at one listener until all is taken, and at the other it was allowed before.
+pub(crate) fn who_finds_all_loops_full_waits_until_one_has_room(level: &Level) {
+    const ROOM: usize = 3;
+    let config = Config {
+        connections: ROOM as u32,
+        ..level.config()
+    };
+    let mut turned = Turned::new(&config);
+    let (_, first) = turned.listen();
+    let (_, second) = turned.listen();
+    turned.turn();
+    let mut clients: Vec<_> = (0..2 * ROOM).map(|_| Client::connect(&first)).collect();
+    turned.turn_until("all that there is room for", |turned| {
+        turned.accepted.len() == 2 * ROOM
+    });
+    turned.turn();
+    for client in &mut clients {
+        assert_eq!(client.receive(5), b"hello");
+    }
+    let mut late: Vec<_> = [&second, &first, &second].map(Client::connect).into();
+    for round in 0..late.len() {
+        for _ in 0..100 {
+            turned.turn();
+        }
+        assert_eq!(turned.accepted.len(), 2 * ROOM, "in round {round}");
+        assert!(late.iter().all(Client::is_silent), "in round {round}");
+        turned.make_room();
+        let served = |late: &Vec<Client>| late.iter().position(|client| !client.is_silent());
+        turned.turn_until("one more", |_| served(&late).is_some());
+        let at = served(&late).expect("it was there just now");
+        assert_eq!(late.swap_remove(at).receive(5), b"hello");
+    }
+}
+
+/// The listener stops while all are full, but for one that it has accepted already: it goes on when there is room.
+pub(crate) fn who_finds_all_loops_full_at_a_stop_waits_until_one_has_room(level: &Level) {
+    const ROOM: usize = 2;
+    let config = Config {
+        connections: ROOM as u32,
+        ..level.config()
+    };
+    let mut turned = Turned::new(&config);
+    let (listener, address) = turned.listen();
+    let mut clients: Vec<_> = (1..2 * ROOM).map(|_| Client::connect(&address)).collect();
+    turned.turn_until("all but one", |turned| turned.accepted.len() == clients.len());
+    // The kernel accepts it, and the place that there was is given away before the loop hears of it.
+    clients.push(Client::connect(&address));
+    let _peers: Vec<_> = turned
+        .loops
+        .iter_mut()
+        .flat_map(|one| fill(one, ROOM as u32 - one.remote().connections()))
+        .collect();
+    turned.loops[0].stop_listening(listener).unwrap();
+    for _ in 0..100 {
+        turned.turn();
+    }
+    assert_eq!(turned.accepted.len(), 2 * ROOM - 1);
+    if !level.is_uring() {
+        // Nobody accepts for it while it does not turn. There were no slots when it stopped, so the peer is reset.
+        assert_eq!(turned.listeners_closed, 1);
+        return;
+    }
+    turned.make_room();
+    turned.turn_until("the one that waits, and the end of the listener", |turned| {
+        turned.accepted.len() == 2 * ROOM - 1 && turned.listeners_closed == 1
+    });
 }

@@ -81,13 +81,36 @@ fn send_into_reset(_: RawFd, _: &libc::msghdr) -> Result<usize, Errno> {
 #[test]
 fn a_reset_is_found_whoever_is_told() {
     in_every_order(2, || {
-        let inbox = Arc::new(Inbox::new(LoopIndex::default(), 1).unwrap());
+        let inbox = Arc::new(Inbox::new(LoopIndex::default(), 1, 1).unwrap());
         assert!(inbox.prepare_sleep());
         let socket = Arc::new(LentSocket::new(inbox, -1, send_into_reset, None));
         socket.set_idle(true);
         let sending = send(DirectSender::new(Arc::clone(&socket)));
         let is_received = HAS_ERROR.swap(false, Ordering::SeqCst);
         assert!(is_received || socket.take_failure() == Some(Errno::ECONNRESET));
+        assert_eq!(sending.join().unwrap(), 0);
+    });
+}
+
+fn send_out_of_turn(_: RawFd, _: &libc::msghdr) -> Result<usize, Errno> {
+    panic!("bytes overtake those that the loop was given before it slept again")
+}
+
+/// The loop is given bytes and sleeps before the kernel has taken them. Whoever finds it asleep finds as well that not all has left,
+/// although it has seen nothing else of the turn between the two sleeps.
+#[test]
+fn what_the_loop_was_given_is_not_overtaken_when_it_sleeps_again() {
+    in_every_order(3, || {
+        let inbox = Arc::new(Inbox::new(LoopIndex::default(), 1, 1).unwrap());
+        assert!(inbox.prepare_sleep());
+        let socket = Arc::new(LentSocket::new(Arc::clone(&inbox), -1, send_out_of_turn, None));
+        let sender = DirectSender::new(Arc::clone(&socket));
+        inbox.wake();
+        assert!(inbox.end_sleep());
+        socket.set_idle(true);
+        let sending = thread::spawn(move || sender.try_send(&[IoSlice::new(b"x")]));
+        socket.set_idle(false);
+        assert!(inbox.prepare_sleep());
         assert_eq!(sending.join().unwrap(), 0);
     });
 }
