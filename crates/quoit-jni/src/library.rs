@@ -96,6 +96,8 @@ functions! {
     "quoit_listen" listen(owner: Long, socket: Long, options: Long, out: Long) -> Int;
     "quoit_open_datagram" openDatagram(owner: Long, socket: Long, token: Long, out: Long) -> Int;
     "quoit_connection_fd" connectionDescriptor(owner: Long, connection: Long) -> Int;
+    "quoit_taken_by_peer" takenByPeer(owner: Long, connection: Long) -> Long;
+    "quoit_queued" queued(owner: Long, connection: Long) -> Long;
     "quoit_try_send" trySend(owner: Long, connection: Long, pieces: Long, count: Long) -> Long;
     "quoit_loop_counters" loopCounters(owner: Long, counters: Long) -> Int;
     "quoit_loop_remote" loopRemote(owner: Long, out: Long) -> Int;

@@ -21,7 +21,6 @@ import java.nio.channels.AlreadyConnectedException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ConnectionPendingException;
 import java.nio.channels.NotYetConnectedException;
-import java.util.concurrent.TimeUnit;
 
 /** A connected socket: what TCP and Unix stream channels have in common. */
 abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implements DuplexChannel {
@@ -51,7 +50,8 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     private volatile boolean inputShutdown;
     private volatile boolean outputShutdown;
     private boolean inputEndReported;
-    private boolean abortAsked;
+    /** The end of its connection; null before the close, and if that resets. */
+    private GracefulEnd end;
 
     AbstractQuoitStreamChannel(Channel parent, int accepted, SocketAddress localAddress, SocketAddress remoteAddress) {
         super(parent);
@@ -228,6 +228,9 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
         wanted = false;
         descriptor = NO_DESCRIPTOR;
         outbound.closed();
+        if (end != null) {
+            end.cancel();
+        }
         if (!isOpen()) {
             return;
         }
@@ -330,27 +333,14 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
             handler().commands().simple(Abi.COMMAND_ABORT, connection);
             return;
         }
-        long nanos = linger < 0 ? -1 : TimeUnit.SECONDS.toNanos(linger);
-        outbound.afterAll(() -> {
-            if (connection != 0) {
-                handler().commands().close(connection, nanos);
-            }
-        });
+        end = new GracefulEnd(this, linger);
+        outbound.afterAll(end);
     }
 
-    /** Gives up a graceful end that cannot even begin, when the time of one is over. */
-    final void abortLater() {
-        if (!abortAsked) {
-            abortAsked = true;
-            int linger = config().linger();
-            eventLoop().schedule(
-                    () -> {
-                        if (connection != 0) {
-                            handler().commands().simple(Abi.COMMAND_ABORT, connection);
-                        }
-                    },
-                    linger > 0 ? TimeUnit.SECONDS.toNanos(linger) : handler().config().closeDeadlineNanos(),
-                    TimeUnit.NANOSECONDS);
+    /** What ends the connection of a closed channel cannot begin before the peer makes room. */
+    final void endWaits() {
+        if (end != null) {
+            end.awaitRoom();
         }
     }
 

@@ -82,6 +82,10 @@ final class JniCalls {
 
     static native int connectionDescriptor(long loop, long connection);
 
+    static native long takenByPeer(long loop, long connection);
+
+    static native long queued(long loop, long connection);
+
     static native long trySend(long loop, long connection, long pieces, long count);
 
     static native int loopCounters(long loop, long counters);

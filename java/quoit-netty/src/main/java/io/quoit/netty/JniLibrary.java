@@ -295,6 +295,16 @@ final class JniLibrary extends NativeLibrary {
     }
 
     @Override
+    long takenByPeer(long loop, long connection) {
+        return JniCalls.takenByPeer(loop, connection);
+    }
+
+    @Override
+    long queued(long loop, long connection) {
+        return JniCalls.queued(loop, connection);
+    }
+
+    @Override
     long trySend(long loop, long connection, long pieces, long count) {
         return JniCalls.trySend(loop, connection, pieces, count);
     }

@@ -91,6 +91,10 @@ abstract class NativeLibrary {
 
     abstract int connectionDescriptor(long loop, long connection);
 
+    abstract long takenByPeer(long loop, long connection);
+
+    abstract long queued(long loop, long connection);
+
     abstract long trySend(long loop, long connection, long pieces, long count);
 
     abstract int loopCounters(long loop, long counters);

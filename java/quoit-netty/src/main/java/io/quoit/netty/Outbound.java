@@ -75,6 +75,11 @@ final class Outbound {
         return gone != lent;
     }
 
+    /** Whether bytes are left that the library was lent, or is yet to be given. */
+    boolean holds() {
+        return lends() || refused != null || hasTail();
+    }
+
     /** Sends what is flushed, as far as it may be sent now. */
     void write(ChannelOutboundBuffer flushed) throws IOException {
         buffer = flushed;
@@ -488,9 +493,7 @@ final class Outbound {
             channel.handler().hurry();
         } else if (refused != null || hasTail() && lends()) {
             // The peer must make room before a closed channel's connection can end: not for ever.
-            if (!channel.isOpen()) {
-                channel.abortLater();
-            }
+            channel.endWaits();
         } else if (hasTail()) {
             lendTail();
         } else {

@@ -50,7 +50,7 @@ public final class QuoitIoHandler implements IoHandler {
     /** What was told to be of another transport: each once. */
     private static final Set<Class<?>> FOREIGN = ConcurrentHashMap.newKeySet();
 
-    /** How long the end of a loop waits for bytes that closed connections still have to send. */
+    /** How long the end of a loop waits for bytes that closed connections still have to send, and then for their resets. */
     private static final long END_PATIENCE_NANOS = 1_000_000_000L;
 
     private final ThreadAwareExecutor executor;
@@ -450,6 +450,11 @@ public final class QuoitIoHandler implements IoHandler {
         return Math.max(0, library.trySend(loop, connection, pieces.address(), pieces.count()));
     }
 
+    /** A number that changes whenever the peer takes some of what was sent. A system call. */
+    long takenByPeer(long connection) {
+        return library.takenByPeer(loop, connection);
+    }
+
     /** Bytes that connections have yet to send. */
     long queuedBytes() {
         return metrics.queuedBytes(loop);
@@ -603,7 +608,10 @@ public final class QuoitIoHandler implements IoHandler {
         LoopNumbers.give(index);
     }
 
-    /** Lets closed connections send what they have; resets those that lent memory and cannot. */
+    /**
+     * Lets closed connections send what they have, and resets those that cannot: their peers must not take a part for the whole,
+     * and what was lent must come back.
+     */
     private void finishSending() {
         long end = System.nanoTime() + END_PATIENCE_NANOS;
         while (!failed && (commands.count() > 0 || queuedBytes() > 0 || datagrams.lends())) {
@@ -613,20 +621,18 @@ public final class QuoitIoHandler implements IoHandler {
             }
             handle(turn(commands.count() > 0 ? 0 : left));
         }
-        boolean lent = false;
         for (AbstractQuoitStreamChannel channel : List.copyOf(connections.values())) {
-            if (channel.outbound().lends()) {
-                lent = true;
+            if (channel.outbound().holds() || library.queued(loop, channel.connection()) > 0) {
                 commands.simple(Abi.COMMAND_ABORT, channel.connection());
             }
         }
         end = System.nanoTime() + END_PATIENCE_NANOS;
-        while (lent && !failed && System.nanoTime() < end) {
+        while (!failed && (commands.count() > 0 || anyLends()) && System.nanoTime() < end) {
             handle(turn(commands.count() > 0 ? 0 : 1_000_000));
-            lent = false;
-            for (AbstractQuoitStreamChannel channel : connections.values()) {
-                lent |= channel.outbound().lends();
-            }
         }
+    }
+
+    private boolean anyLends() {
+        return connections.values().stream().anyMatch(channel -> channel.outbound().lends());
     }
 }

@@ -68,9 +68,13 @@ public final class QuoitSocketChannel extends AbstractQuoitStreamChannel impleme
 
     @Override
     Connecting connecting(SocketAddress remoteAddress, SocketAddress localAddress) {
+        // The socket is of the peer's family; that of Netty's own transports is of both.
+        SocketAddress own = localAddress instanceof InetSocketAddress inet
+                ? Addresses.of(Addresses.family(remoteAddress), inet)
+                : localAddress;
         return new Connecting(
                 remoteAddress,
-                localAddress,
+                own,
                 connectTimeoutNanos(config),
                 config.early(KernelOption.NO_DELAY, 1) != 0,
                 config.early(KernelOption.RECEIVE_BUFFER, 0),

@@ -61,6 +61,8 @@ final class FfmLibrary extends NativeLibrary {
     private static final MethodHandle LISTEN = quoit("listen", FunctionDescriptor.of(I, P, P, P, P));
     private static final MethodHandle OPEN_DATAGRAM = quoit("open_datagram", FunctionDescriptor.of(I, P, P, P, P));
     private static final MethodHandle CONNECTION_FD = quoit("connection_fd", FunctionDescriptor.of(I, P, P));
+    private static final MethodHandle TAKEN_BY_PEER = quoit("taken_by_peer", FunctionDescriptor.of(P, P, P));
+    private static final MethodHandle QUEUED = quoit("queued", FunctionDescriptor.of(P, P, P));
     private static final MethodHandle TRY_SEND = quoit("try_send", FunctionDescriptor.of(P, P, P, P, P));
     private static final MethodHandle LOOP_COUNTERS = quoit("loop_counters", FunctionDescriptor.of(I, P, P));
     private static final MethodHandle LOOP_REMOTE = quoit("loop_remote", FunctionDescriptor.of(I, P, P));
@@ -404,6 +406,24 @@ final class FfmLibrary extends NativeLibrary {
     int connectionDescriptor(long loop, long connection) {
         try {
             return (int) CONNECTION_FD.invokeExact(loop, connection);
+        } catch (Throwable cause) {
+            throw thrown(cause);
+        }
+    }
+
+    @Override
+    long takenByPeer(long loop, long connection) {
+        try {
+            return (long) TAKEN_BY_PEER.invokeExact(loop, connection);
+        } catch (Throwable cause) {
+            throw thrown(cause);
+        }
+    }
+
+    @Override
+    long queued(long loop, long connection) {
+        try {
+            return (long) QUEUED.invokeExact(loop, connection);
         } catch (Throwable cause) {
             throw thrown(cause);
         }

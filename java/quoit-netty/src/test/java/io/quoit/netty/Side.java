@@ -1,6 +1,7 @@
 package io.quoit.netty;
 
 import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.ServerChannel;
@@ -18,6 +19,10 @@ enum Side {
 
     Class<? extends ServerChannel> serverClass() {
         return this == OURS ? QuoitServerSocketChannel.class : Stock.EPOLL.serverClass;
+    }
+
+    Class<? extends Channel> streamClass() {
+        return this == OURS ? QuoitSocketChannel.class : Stock.EPOLL.streamClass;
     }
 
     ServerBootstrap bootstrap(EventLoopGroup group) {
