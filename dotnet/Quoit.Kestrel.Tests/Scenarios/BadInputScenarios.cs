@@ -249,6 +249,36 @@ public class BadInputScenarios
         Assert.Contains(" and released", await held.ReceiveTextToEndAsync(), StringComparison.Ordinal);
     }
 
+    /// <summary>The handler blocks until the loop has said what its socket is, and no other thread is there to wake the loop.</summary>
+    [Fact]
+    public async Task With_a_single_thread_a_handler_may_ask_for_its_socket()
+    {
+        await AreGreetedAsync("sockets greet", "Auto");
+        foreach (var engine in Transports.UsableEngines)
+        {
+            await AreGreetedAsync("serve greet", $"{engine}");
+        }
+    }
+
+    private static async Task AreGreetedAsync(string part, string engine)
+    {
+        await using var child = await Child.StartAsync(
+            part,
+            new()
+            {
+                ["Kestrel__Quoit__Engine"] = engine,
+                ["DOTNET_PROCESSOR_COUNT"] = "1",
+                ["DOTNET_ThreadPool_ForceMinWorkerThreads"] = "1",
+                ["DOTNET_ThreadPool_ForceMaxWorkerThreads"] = "1",
+            });
+        // The loop may not have fallen asleep yet when the first asks.
+        for (var number = 0; number < 10; number++)
+        {
+            using var client = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, child.Port));
+            Assert.Equal("welcome, with NoDelay True", await client.ReceiveTextToEndAsync());
+        }
+    }
+
     public static TheoryData<string> Engines => [.. Transports.UsableEngines.Select(engine => engine.ToString())];
 
     [Theory]

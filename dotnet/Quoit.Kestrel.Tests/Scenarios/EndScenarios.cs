@@ -1,15 +1,19 @@
 using System.Net;
 using System.Net.Sockets;
+using System.Runtime.InteropServices;
 using System.Threading.Channels;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Http;
+using Microsoft.AspNetCore.Http.Features;
+using Quoit.Kestrel.Loops;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
 
 /// <summary>Ends that come while something waits: a paused connection, a full one, one that is half closed.</summary>
-public class EndScenarios
+public partial class EndScenarios
 {
     public static TheoryData<Transport> All => Transports.All;
 
@@ -237,4 +241,112 @@ public class EndScenarios
         next.EndSending();
         Assert.Equal("behind", await next.ReceiveTextToEndAsync());
     }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public Task An_abort_without_a_reason_gives_up_what_a_peer_does_not_take(Transport transport) =>
+        AbortFullAsync(transport, static (_, write, abort) =>
+        {
+            write();
+            abort();
+            return Task.CompletedTask;
+        });
+
+    /// <summary>Of two writes of one turn the first is copied, and the second is lent when that was taken: neither is to be waited
+    /// for when the abort comes in between.</summary>
+    [Theory]
+    [MemberData(nameof(All))]
+    public Task An_abort_without_a_reason_gives_up_what_is_yet_to_be_lent(Transport transport) =>
+        AbortFullAsync(transport, static async (loop, write, abort) =>
+        {
+            if (loop is null)
+            {
+                write();
+                write();
+                abort();
+                return;
+            }
+            await InOneTurnAsync(loop, write, () =>
+            {
+                write();
+                abort();
+            }).Soon();
+        });
+
+    /// <summary>Closes a connection as Kestrel does one whose peer has ended, where no byte of it can be sent any more. The
+    /// scenario is given the loop, if there is one, what writes a little, and what aborts.</summary>
+    private static async Task AbortFullAsync(Transport transport, Func<Loop?, Action, Action, Task> scenario)
+    {
+        var accepted = new TaskCompletionSource<ConnectionContext>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var done = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.RawAsync(
+            transport,
+            connection =>
+            {
+                accepted.SetResult(connection);
+                return done.Task;
+            },
+            static options =>
+            {
+                options.Loops = 1;
+                options.DrainDeadline = TimeSpan.FromMilliseconds(100);
+            });
+        using var client = await Client.ConnectAsync(server.EndPoint, static socket => socket.ReceiveBufferSize = 4096);
+        var connection = await accepted.Task.Soon();
+        await FillAsync(connection.Features.GetRequiredFeature<IConnectionSocketFeature>().Socket);
+        var flushes = new List<Task>();
+        await scenario(
+            server.Loops?.Loops[0],
+            () => flushes.Add(connection.Transport.Output.WriteAsync(new byte[1000]).AsTask()),
+            () => connection.Abort(null!));
+        await Task.WhenAll(flushes).Soon();
+        done.SetResult();
+        await Wait.Until(() => server.Pools.Rented == 0, () => $"{server.Pools.Rented} blocks are left");
+        if (server.Loops is { } loops)
+        {
+            await LoopState.NothingLeftAsync(loops);
+        }
+    }
+
+    /// <summary>Has the loop run the second when it has sent what the first has written, and before the turn that takes it.</summary>
+    private static Task InOneTurnAsync(Loop loop, Action first, Action second)
+    {
+        var ran = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        void PostSecond() => loop.TryPost(
+            _ =>
+            {
+                second();
+                ran.SetResult();
+            },
+            null);
+        void RunFirst(object? state)
+        {
+            first();
+            // What others post comes behind what the loop was given on its own thread.
+            Task.Run(PostSecond).Wait(Wait.Limit);
+        }
+        // What was posted is run before what that has given to the loop, and a turn comes before what this gives to it.
+        loop.TryPost(_ => loop.Schedule(RunFirst, null), null);
+        return ran.Task;
+    }
+
+    /// <summary>Sends until the kernel of either side takes no more.</summary>
+    private static Task FillAsync(Socket socket)
+    {
+        const int DontWait = 0x40;
+        var piece = new byte[1000];
+        var filled = 0L;
+        return Wait.StandsStillAsync(() =>
+        {
+            nint sent;
+            while ((sent = Send((int)socket.Handle, piece, (nuint)piece.Length, DontWait)) > 0)
+            {
+                filled += sent;
+            }
+            return filled;
+        });
+    }
+
+    [LibraryImport("libc", EntryPoint = "send", SetLastError = true)]
+    private static partial nint Send(int descriptor, byte[] bytes, nuint length, int flags);
 }

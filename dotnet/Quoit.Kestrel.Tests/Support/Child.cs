@@ -4,8 +4,10 @@ using System.Globalization;
 using System.Net;
 using System.Reflection;
 using System.Runtime.InteropServices;
+using System.Text;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Configuration;
@@ -19,7 +21,7 @@ namespace Quoit.Kestrel.Tests.Support;
 /// The processes that tests start: this assembly, with <c>serve</c> for a server that is configured by the environment,
 /// <c>sockets</c> for the same without Quoit, <c>systemd</c> for one on the sockets that systemd hands over, <c>deny</c> for
 /// the first in a process that may not use io_uring, or <c>starve ENGINE MIB</c> for loops that are started where no more
-/// address space is left than that. Each line of the log goes to standard output; it serves until its standard input ends.
+/// address space is left than that. Behind one that serves, <c>greet</c> has it greet on bare connections. Each line of the log goes to standard output; it serves until its standard input ends.
 /// </summary>
 internal sealed partial class Child : IAsyncDisposable
 {
@@ -129,7 +131,7 @@ internal sealed partial class Child : IAsyncDisposable
                 await StarveAsync(Enum.Parse<QuoitEngine>(engine), ulong.Parse(mebibytes, CultureInfo.InvariantCulture) << 20);
                 return 0;
             }
-            await ServeAsync(arguments is ["systemd"], arguments is not ["sockets"]);
+            await ServeAsync(arguments is ["systemd", ..], arguments is not ["sockets", ..], arguments is [_, "greet"]);
             return 0;
         }
         catch (Exception failure)
@@ -164,7 +166,14 @@ internal sealed partial class Child : IAsyncDisposable
         }
     }
 
-    private static async Task ServeAsync(bool systemd, bool quoit)
+    /// <summary>Says what the socket of the connection is set to, without a byte from its client.</summary>
+    private static async Task GreetAsync(ConnectionContext connection)
+    {
+        var socket = connection.Features.Get<IConnectionSocketFeature>()!.Socket;
+        await connection.Transport.Output.WriteAsync(Encoding.Latin1.GetBytes($"welcome, with NoDelay {socket.NoDelay}"));
+    }
+
+    private static async Task ServeAsync(bool systemd, bool quoit, bool greet)
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders().AddProvider(new ConsoleLines());
@@ -177,6 +186,10 @@ internal sealed partial class Child : IAsyncDisposable
             if (systemd)
             {
                 kestrel.UseSystemd();
+            }
+            else if (greet)
+            {
+                kestrel.Listen(IPAddress.Loopback, 0, static listening => listening.Run(GreetAsync));
             }
             else
             {

@@ -18,6 +18,14 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
     private readonly ConcurrentQueue<Block> _free = new();
     private readonly ConcurrentQueue<string> _faults = new();
     private int _rented;
+    private bool _isExhausted;
+
+    /// <summary>Whether it has no block for anybody, as a pool with a bound has none at times.</summary>
+    public bool IsExhausted
+    {
+        get => Volatile.Read(ref _isExhausted);
+        set => Volatile.Write(ref _isExhausted, value);
+    }
 
     /// <summary>Blocks that somebody holds.</summary>
     public int Rented => Volatile.Read(ref _rented);
@@ -39,6 +47,10 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
 
     private Block Rent()
     {
+        if (IsExhausted)
+        {
+            throw new InsufficientMemoryException("no block is left");
+        }
         MostRented = Math.Max(MostRented, Interlocked.Increment(ref _rented));
         // Half of the blocks rest, so that a use after the return is more likely to be found.
         if (_free.Count > 8 && _free.TryDequeue(out var block))

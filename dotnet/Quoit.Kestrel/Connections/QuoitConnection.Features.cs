@@ -80,7 +80,7 @@ internal sealed partial class QuoitConnection :
             return DuplicateOnLoop();
         }
         var answer = new TaskCompletionSource<int>(TaskCreationOptions.RunContinuationsAsynchronously);
-        _loop.Schedule(
+        _loop.ScheduleAwaited(
             static state =>
             {
                 var (connection, answer) = ((QuoitConnection, TaskCompletionSource<int>))state!;

@@ -22,7 +22,17 @@ internal sealed partial class QuoitConnection
         {
             return;
         }
-        _received.Write(data);
+        try
+        {
+            _received.Write(data);
+        }
+        catch (Exception failure)
+        {
+            // The application's pool has no block for it. As over sockets that ends this connection, and no other.
+            _loop.Group.Log.ReceivingStopped(this, failure.Message);
+            StopReceiving(failure);
+            return;
+        }
         if (!_unflushed)
         {
             _unflushed = true;
@@ -53,7 +63,7 @@ internal sealed partial class QuoitConnection
         {
             // The application completed its end with an exception, which is thrown here.
             _loop.Group.Log.ReceivingStopped(this, failure.Message);
-            StopReceiving();
+            StopReceiving(null);
             return;
         }
         if (flushing.IsCompleted)
@@ -118,18 +128,19 @@ internal sealed partial class QuoitConnection
         {
             _loop.Group.Log.ReceivingStopped(this, failure.Message);
         }
-        StopReceiving();
+        StopReceiving(null);
         return false;
     }
 
-    /// <summary>The application reads no more: what the peer still sends stays in its socket.</summary>
-    private void StopReceiving()
+    /// <summary>The application reads no more, for this reason if it does not know it: what the peer still sends stays in its
+    /// socket.</summary>
+    private void StopReceiving(Exception? failure)
     {
         if (!_gone && !_receivingEnded)
         {
             PauseReceiving();
         }
-        EndReceiving(_shutdownReason);
+        EndReceiving(_shutdownReason ?? failure);
     }
 
     /// <summary>The peer has ended its direction. Sending goes on.</summary>

@@ -42,12 +42,11 @@ internal sealed partial class QuoitConnection
     private int _copyLength;
     private Queue<(ulong Token, byte[] Bytes)>? _rescued;
     private bool _sendingFailed;
-    private bool _fencing;
     private bool _closeAsked;
     private bool _closed;
 
     /// <summary>Whether it was closed with all its bytes in the kernel's hands; it may wait for the peer's end.</summary>
-    public bool IsClosedInOrder => _closed && !_fencing && _awaitedToken == 0;
+    public bool IsClosedInOrder => _closed && _awaitedToken == 0;
 
     private async Task SendAsync()
     {
@@ -209,6 +208,11 @@ internal sealed partial class QuoitConnection
         while (!buffer.IsEmpty)
         {
             var taken = Lend(buffer, out var pieces);
+            if (_closeAsked)
+            {
+                // While this waited for the copy before it.
+                CloseBehindQueued();
+            }
             await SentAsync(_lastToken);
             // Sent, or the connection is gone: in both cases the memory is free.
             Unpin(pieces);
@@ -281,7 +285,8 @@ internal sealed partial class QuoitConnection
         return _sendGate;
     }
 
-    /// <summary>Closes the connection once the kernel has taken all bytes: a peer that reads slowly still gets them.</summary>
+    /// <summary>Closes the connection once the kernel has taken all bytes: a peer that reads slowly still gets them. One that
+    /// reads nothing is waited for, but not behind an abort.</summary>
     private async ValueTask CloseAsync()
     {
         if (!await AwaitCopyAsync())
@@ -290,27 +295,33 @@ internal sealed partial class QuoitConnection
         }
         if (_copied > 0)
         {
-            _fencing = true;
             Fence();
+            if (_closeAsked)
+            {
+                CloseBehindQueued();
+            }
             await SentAsync(_lastToken);
-            _fencing = false;
         }
-        if (!_gone && !_sendingFailed)
+        if (!_gone && !_sendingFailed && !_closed)
         {
-            _closed = true;
-            _loop.Group.Log.ConnectionWriteFin(this);
-            _loop.Close(_id);
+            CloseBehindQueued();
         }
+    }
+
+    /// <summary>What the library was given is sent before the end, or given up at the deadline.</summary>
+    private void CloseBehindQueued()
+    {
+        _closed = true;
+        _loop.Group.Log.ConnectionWriteFin(this);
+        _loop.Close(_id);
     }
 
     /// <summary>Closes the connection in order, before the application has completed its end.</summary>
     private void CloseOnLoop()
     {
-        if (_awaitedToken != 0 && !_fencing)
+        if (_awaitedToken != 0)
         {
-            // What is lent is sent before the end, or given up at the deadline.
-            _closed = true;
-            _loop.Close(_id);
+            CloseBehindQueued();
             return;
         }
         _closeAsked = true;

@@ -24,14 +24,15 @@ internal sealed class QuoitConnectionListener : IConnectionListener
     private readonly List<(Loop Loop, ulong Id)> _parts = [];
     private readonly Lock _gate = new();
     private readonly bool _oneAddress;
+    private readonly AcceptBrake _brake;
     private bool _unbound;
     private int _open;
     private TaskCompletionSource? _noneOpen;
-    private volatile bool _held;
 
     public QuoitConnectionListener(LoopGroup group, EndPoint endPoint)
     {
         _group = group;
+        _brake = new AcceptBrake(MostWaiting, LeastWaiting, () => _accepted.Reader.Count);
         EndPoint = endPoint;
         // What is accepted on one address has that as its own; only another has to be asked for.
         _oneAddress = endPoint is not IPEndPoint ip || !(ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
@@ -47,7 +48,7 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         lock (_gate)
         {
             _parts.Add((loop, id));
-            if (_held)
+            if (_brake.IsHeld)
             {
                 loop.PauseListening(id);
             }
@@ -61,7 +62,7 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         {
             return false;
         }
-        if (!_held && _accepted.Reader.Count >= MostWaiting)
+        if (_brake.IsDueAfterOffer())
         {
             HoldOrGoOn();
         }
@@ -110,16 +111,14 @@ internal sealed class QuoitConnectionListener : IConnectionListener
     {
         lock (_gate)
         {
-            var waiting = _accepted.Reader.Count;
-            if (_unbound || (_held ? waiting > LeastWaiting : waiting < MostWaiting))
+            if (_unbound || !_brake.Change())
             {
                 return;
             }
-            _held = !_held;
             foreach (var part in _parts)
             {
                 // A loop that has ended accepts nothing anyway.
-                _ = part.Loop.TryPost(_held ? s_pause : s_resume, part);
+                _ = part.Loop.TryPost(_brake.IsHeld ? s_pause : s_resume, part);
             }
         }
     }
@@ -175,7 +174,7 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         {
             if (_accepted.Reader.TryRead(out var connection))
             {
-                if (_held)
+                if (_brake.IsDueAfterTake())
                 {
                     HoldOrGoOn();
                 }

@@ -74,14 +74,23 @@ internal sealed unsafe partial class Loop
         {
             return;
         }
-        var connection = new QuoitConnection(this, id, to.LocalEndPointOf(descriptor), Kernel.RemoteEndPoint(descriptor));
-        connection.BelongTo(to);
-        _connections.Add(id, connection);
-        connection.Start();
-        _group.Log.ConnectionAccepted(connection);
-        if (!to.Offer(connection))
+        try
         {
-            connection.Abort();
+            var connection = new QuoitConnection(this, id, to.LocalEndPointOf(descriptor), Kernel.RemoteEndPoint(descriptor));
+            connection.BelongTo(to);
+            _connections.Add(id, connection);
+            connection.Start();
+            _group.Log.ConnectionAccepted(connection);
+            if (!to.Offer(connection))
+            {
+                connection.Abort();
+            }
+        }
+        catch (Exception failure)
+        {
+            // There is no memory for it, or the application's log has failed. The other connections can go on.
+            _group.Log.ConnectionNotMade(Index, failure);
+            Abort(id);
         }
     }
 

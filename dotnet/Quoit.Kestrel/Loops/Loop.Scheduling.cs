@@ -50,6 +50,16 @@ internal sealed unsafe partial class Loop
         }
     }
 
+    /// <summary>The same for a thread other than the loop's that blocks until it has run. The pool may have no thread but that:
+    /// no worker is left to wake the loop, and once the loop has ended it runs here.</summary>
+    public void ScheduleAwaited(Action<object?> action, object? state)
+    {
+        if (!TryPost(action, state, isAwaited: true))
+        {
+            action(state);
+        }
+    }
+
     /// <summary>Until <see cref="EndFlush"/> a pipe's reader that is scheduled is run at once, and may send. False if that
     /// cannot be: on another thread, and while the connections were not told of all that earlier sends have become.</summary>
     public bool TryBeginFlush()
@@ -77,7 +87,7 @@ internal sealed unsafe partial class Loop
     }
 
     /// <summary>As <see cref="Schedule(Action{object}, object)"/>, on any thread; false once the loop has ended.</summary>
-    public bool TryPost(Action<object?> action, object? state, bool isSend = false)
+    public bool TryPost(Action<object?> action, object? state, bool isSend = false, bool isAwaited = false)
     {
         WorkItem send;
         lock (_gate)
@@ -99,7 +109,7 @@ internal sealed unsafe partial class Loop
             // run the last item, or behind it, so that this is said before looking for one.
             _wakePutOff = true;
             Interlocked.MemoryBarrier();
-            if (Workers.WillWake())
+            if (!isAwaited && Workers.WillWake())
             {
                 return true;
             }

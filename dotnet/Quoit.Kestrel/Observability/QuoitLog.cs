@@ -35,6 +35,9 @@ internal sealed partial class QuoitLog(ILogger logger)
     [LoggerMessage(8, LogLevel.Error, "A callback of ConnectionClosed has failed; connection id \"{ConnectionId}\".", EventName = "ClosedCallbackFailed")]
     public partial void ClosedCallbackFailed(string connectionId, Exception failure);
 
+    [LoggerMessage(9, LogLevel.Error, "Loop {Loop} of Quoit has accepted a connection that cannot be made, and resets it.", EventName = "ConnectionNotMade")]
+    public partial void ConnectionNotMade(int loop, Exception failure);
+
     [LoggerMessage(20, LogLevel.Debug, "Connection id \"{ConnectionId}\" accepted.", EventName = "ConnectionAccepted", SkipEnabledCheck = true)]
     private partial void ConnectionAcceptedCore(string connectionId);
 
