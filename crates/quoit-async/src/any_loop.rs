@@ -157,6 +157,7 @@ mod simulated {
         fn abort(self: &mut Self, connection: ConnectionId) -> Result<(), Refusal>;
         fn set_deadline(self: &mut Self, connection: ConnectionId, after: Option<Duration>) -> Result<(), Refusal>;
         fn set_named_timer(self: &mut Self, after: Duration, token: Token) -> Result<(), Refusal>;
+        fn cancel_named_timer(self: &mut Self, token: Token) -> bool;
 
         fn open_datagram(self: &mut Self, socket: DatagramSocket, token: Token)
             -> Result<DatagramSocketId, DatagramSocketError>;

@@ -1,6 +1,7 @@
 //! Questions to a loop from any thread, whose answers are waited for: socket options and names, which are rare.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -38,4 +39,15 @@ pub(crate) fn ask<R: Send + 'static>(
             }
         }
     }
+}
+
+/// As [`ask`], of what the program has to do with a socket: if that panics, so does who asks, and the loop goes on for the others
+/// whose sockets it has.
+pub(crate) fn ask_of_program<R: Send + 'static>(
+    home: &Arc<Home>,
+    f: impl FnOnce(&mut Driver) -> io::Result<R> + Send + 'static,
+) -> io::Result<R> {
+    // The driver is only looked at until the program's part has begun, which does not know it.
+    let outcome = ask(home, move |driver| catch_unwind(AssertUnwindSafe(|| f(driver))))?;
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use quoit::{Address, AttachOptions, ConnectOptions, Errno, Token};
 
+use crate::alarm::Alarm;
 use crate::driver::Driver;
 use crate::home::Home;
 use crate::link::Link;
-use crate::signal::Signal;
-use crate::waiters::WaiterKey;
 
 /// How long an address is tried before the next one is, too (RFC 8305, 5: the recommended value).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -141,15 +140,14 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Connects to the first of several addresses that takes the connection. The next one is tried when one fails, or takes longer
+/// Connects to the first of these addresses that takes the connection. The next one is tried when one fails, or takes longer
 /// than a quarter of a second.
-pub(crate) async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
-    connect_first_from(crate::loops::home()?, addresses).await
-}
-
-pub(crate) async fn connect_first_from(home: Arc<Home>, addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
+pub(crate) async fn connect_first(home: &Arc<Home>, addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
+    if let [address] = addresses[..] {
+        return connect_from(home, address.into(), ConnectOptions::default()).await;
+    }
     let mut race = Race {
-        home,
+        home: Arc::clone(home),
         left: interleave(addresses).into_iter(),
         attempts: Vec::new(),
         alarm: None,
@@ -162,8 +160,8 @@ struct Race {
     home: Arc<Home>,
     left: std::vec::IntoIter<SocketAddr>,
     attempts: Vec<Attempt>,
-    /// When the next address is tried, if there is one, and by what key it is waited for.
-    alarm: Option<(Arc<Signal>, Option<WaiterKey>)>,
+    /// When the next address is tried, if there is one.
+    alarm: Option<Alarm>,
     /// The first that failed: what the resolver prefers is what the program is told of.
     error: Option<io::Error>,
 }
@@ -178,14 +176,10 @@ impl Race {
             match Attempt::begin(&self.home, address.into(), ConnectOptions::default()) {
                 Ok(attempt) => {
                     self.attempts.push(attempt);
-                    self.alarm = (self.left.len() > 0).then(Default::default);
-                    if let Some((alarm, _)) = &self.alarm {
-                        let alarm = Arc::clone(alarm);
-                        // A loop that is gone has told the attempt so.
-                        let _ = self
-                            .home
-                            .call(move |driver| driver.set_alarm(ATTEMPT_DELAY, alarm));
-                    }
+                    // A loop that is gone has told the attempt so.
+                    self.alarm = (self.left.len() > 0)
+                        .then(|| Alarm::set(&self.home, ATTEMPT_DELAY).ok())
+                        .flatten();
                     return true;
                 }
                 Err(error) => self.fail(error),
@@ -209,8 +203,9 @@ impl Race {
                     }
                 }
             }
+            // For want of a timer it is tried early rather than never.
             let late = match &mut self.alarm {
-                Some((alarm, key)) => alarm.poll(cx, key).is_ready(),
+                Some(alarm) => alarm.poll(cx).is_ready(),
                 None => false,
             };
             if (self.attempts.is_empty() || failed || late) && self.begin_next() {
@@ -228,31 +223,22 @@ impl Race {
     }
 }
 
-/// A connect that is cut off after some time.
+/// A connect that is cut off after some time, by a timer of the loop that it is on.
 pub(crate) async fn within<T>(
-    limit: Duration,
-    connecting: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    within_of(&crate::loops::home()?, limit, connecting).await
-}
-
-pub(crate) async fn within_of<T>(
     home: &Arc<Home>,
     limit: Duration,
     connecting: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let alarm = Arc::new(Signal::default());
-    let raised = Arc::clone(&alarm);
-    home.call(move |driver| driver.set_alarm(limit, raised))?;
-    let mut key = None;
+    let mut alarm = Alarm::set(home, limit)?;
     let mut connecting = std::pin::pin!(connecting);
     poll_fn(|cx| {
         if let Poll::Ready(result) = Pin::as_mut(&mut connecting).poll(cx) {
             return Poll::Ready(result);
         }
-        alarm
-            .poll(cx, &mut key)
-            .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out")))
+        alarm.poll(cx).map(|outcome| {
+            outcome?;
+            Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"))
+        })
     })
     .await
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quoit::{ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId, Refusal, Token, TurnError};
 
+use crate::alarm::{NoAlarm, Outcome};
 use crate::any_loop::{AnyLoop, admit, end_delivery};
 use crate::family::Family;
 use crate::home::{Call, Entered, Home, Wanted};
@@ -40,8 +41,7 @@ pub(crate) struct Driver {
     links: Table<ConnectionId, Link>,
     ports: Table<DatagramSocketId, Port>,
     events: Option<Events>,
-    alarms: HashMap<Token, Arc<Signal>>,
-    last_alarm: u64,
+    alarms: HashMap<Token, Arc<Signal<Outcome>>>,
     wakers: Vec<Waker>,
     /// Empty: the memory of what was left last.
     wanted: Wanted,
@@ -115,7 +115,6 @@ impl Driver {
             ports: Table::default(),
             events: Some(Events::with_capacity(EVENTS)),
             alarms: HashMap::new(),
-            last_alarm: 0,
             wakers: Vec::new(),
             wanted: Wanted::default(),
             parked: false,
@@ -303,14 +302,13 @@ impl Driver {
                 listener,
                 error: Some(errno),
             } => {
-                let acceptors = self.family.remove_listener(listener);
-                for acceptor in acceptors.iter().flat_map(|of| of.iter()) {
+                if let Some(acceptor) = self.family.remove_listener(listener) {
                     acceptor.end(Some(errno), &mut self.wakers);
                 }
             }
             Event::AcceptFailed { listener, error } => {
-                if let Some(acceptor) = self.family.acceptor(listener, self.event_loop.index()) {
-                    acceptor.fail(error, &mut self.wakers);
+                if let Some(acceptor) = self.family.acceptor(listener) {
+                    acceptor.fail(self.event_loop.index(), error, &mut self.wakers);
                 }
             }
             Event::Datagrams { socket, datagrams } => {
@@ -335,10 +333,10 @@ impl Driver {
             }
             Event::Timer { token } => {
                 if let Some(alarm) = self.alarms.remove(&token) {
-                    alarm.raise(&mut self.wakers);
+                    alarm.raise(Ok(()), &mut self.wakers);
                 }
             }
-            Event::Draining => self.draining.raise(&mut self.wakers),
+            Event::Draining => self.draining.raise((), &mut self.wakers),
             Event::Drained => self.drained = true,
             // Nobody asks for the others: commands are given by calls, and what they are refused with is their result.
             _ => {}
@@ -346,15 +344,20 @@ impl Driver {
     }
 
     /// Raises an alarm after some time.
-    pub(crate) fn set_alarm(&mut self, after: Duration, alarm: Arc<Signal>) {
-        self.last_alarm += 1;
-        let token = Token(self.last_alarm);
+    pub(crate) fn set_alarm(&mut self, token: Token, after: Duration, alarm: Arc<Signal<Outcome>>) {
         match self.event_loop.set_named_timer(after, token) {
             Ok(()) => {
                 self.alarms.insert(token, alarm);
             }
-            // With all timers in use it is raised early rather than never.
-            Err(_) => alarm.raise(&mut self.wakers),
+            // At once rather than never.
+            Err(_) => alarm.raise(Err(NoAlarm::NoTimer), &mut self.wakers),
+        }
+    }
+
+    /// Raises it no more.
+    pub(crate) fn cancel_alarm(&mut self, token: Token) {
+        if self.alarms.remove(&token).is_some() {
+            self.event_loop.cancel_named_timer(token);
         }
     }
 
@@ -374,8 +377,7 @@ impl Driver {
     }
 
     fn on_accepted(&mut self, listener: ListenerId, connection: ConnectionId) {
-        let acceptor = self.family.acceptor(listener, self.event_loop.index());
-        let Some(acceptor) = acceptor else {
+        let Some(acceptor) = self.family.acceptor(listener) else {
             // Its listener was dropped: what came for it ends as the kernel ends what is in a closed backlog.
             let _ = self.event_loop.abort(connection);
             return;
@@ -387,7 +389,8 @@ impl Driver {
         };
         let local = acceptor.local().cloned();
         let link = Link::accepted(Arc::clone(&self.home), connection, (local, Some(peer)));
-        if acceptor.push(&link, listener, &mut self.wakers) {
+        let on = self.event_loop.index();
+        if acceptor.push(on, &link, listener, &mut self.wakers) {
             self.add_link(connection, link);
         } else {
             let _ = self.event_loop.abort(connection);
@@ -412,10 +415,10 @@ impl Driver {
             port.on_gone(&mut self.wakers);
         }
         for acceptor in self.family.acceptors_of(self.event_loop.index()) {
-            acceptor.end(None, &mut self.wakers);
+            acceptor.end_share(self.event_loop.index(), &mut self.wakers);
         }
         for (_, alarm) in self.alarms.drain() {
-            alarm.raise(&mut self.wakers);
+            alarm.raise(Err(NoAlarm::Gone), &mut self.wakers);
         }
         left.calls
     }

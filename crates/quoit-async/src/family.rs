@@ -14,7 +14,7 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct Family {
     homes: Vec<Arc<Home>>,
-    acceptors: Mutex<HashMap<ListenerId, Arc<[Arc<Acceptor>]>>>,
+    acceptors: Mutex<HashMap<ListenerId, Arc<Acceptor>>>,
     next: AtomicUsize,
 }
 
@@ -54,37 +54,27 @@ impl Family {
         &self.homes[self.next.fetch_add(1, Ordering::Relaxed) % self.homes.len()]
     }
 
-    /// Says who takes a listener's connections: one for all loops, or one for each.
-    pub(crate) fn add_listener(&self, listener: ListenerId, acceptors: Arc<[Arc<Acceptor>]>) {
-        assert!(acceptors.len() == 1 || acceptors.len() == self.homes.len());
-        lock(&self.acceptors).insert(listener, acceptors);
+    /// Says who takes a listener's connections.
+    pub(crate) fn add_listener(&self, listener: ListenerId, acceptor: Arc<Acceptor>) {
+        lock(&self.acceptors).insert(listener, acceptor);
     }
 
-    /// Who takes the connections of a listener on this loop.
-    pub(crate) fn acceptor(&self, listener: ListenerId, on: LoopIndex) -> Option<Arc<Acceptor>> {
-        let acceptors = lock(&self.acceptors);
-        let of_listener = acceptors.get(&listener)?;
-        let index = if of_listener.len() == 1 {
-            0
-        } else {
-            usize::from(on.get())
-        };
-        of_listener.get(index).cloned()
+    /// Who takes the connections of a listener.
+    pub(crate) fn acceptor(&self, listener: ListenerId) -> Option<Arc<Acceptor>> {
+        lock(&self.acceptors).get(&listener).cloned()
     }
 
-    /// Those who get no connection any more once this loop has ended: they have its share, or all that its listeners accept.
+    /// Those that get no connection any more on this loop once it has ended: it has a share of theirs, or all that its listeners
+    /// accept.
     pub(crate) fn acceptors_of(&self, ended: LoopIndex) -> Vec<Arc<Acceptor>> {
         let acceptors = lock(&self.acceptors);
         let of_loop = acceptors
             .iter()
-            .filter_map(|(listener, of_listener)| match &**of_listener {
-                [one] => (listener.loop_index() == ended).then_some(one),
-                several => several.get(usize::from(ended.get())),
-            });
-        of_loop.cloned().collect()
+            .filter(|(listener, acceptor)| listener.loop_index() == ended || acceptor.is_shared());
+        of_loop.map(|(_, acceptor)| Arc::clone(acceptor)).collect()
     }
 
-    pub(crate) fn remove_listener(&self, listener: ListenerId) -> Option<Arc<[Arc<Acceptor>]>> {
+    pub(crate) fn remove_listener(&self, listener: ListenerId) -> Option<Arc<Acceptor>> {
         lock(&self.acceptors).remove(&listener)
     }
 }

@@ -6,10 +6,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 
-use quoit::{EngineKind, Remote};
+use quoit::{EngineKind, Remote, Token};
 
 use crate::driver::Driver;
 use crate::errors::Gone;
@@ -45,7 +46,8 @@ pub(crate) struct Home {
     /// Not held: it holds its homes, and neither would ever go.
     family: OnceLock<Weak<Family>>,
     wanted: Mailbox<Wanted>,
-    pub(crate) ended: Signal,
+    pub(crate) ended: Arc<Signal>,
+    last_alarm: AtomicU64,
     /// Of a task in a runtime of the loop's thread that makes turns, where one does.
     task: Mutex<Option<Waker>>,
 }
@@ -118,7 +120,8 @@ impl Home {
             engine,
             family: OnceLock::new(),
             wanted: Mailbox::new(),
-            ended: Signal::default(),
+            ended: Arc::default(),
+            last_alarm: AtomicU64::new(0),
             task: Mutex::default(),
         })
     }
@@ -174,6 +177,11 @@ impl Home {
         }
     }
 
+    /// The name of the next timer of this loop.
+    pub(crate) fn next_alarm(&self) -> Token {
+        Token(self.last_alarm.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
     fn leave(&self, leave: impl FnOnce(&mut Wanted)) -> Result<(), Gone> {
         if self.wanted.leave(leave)? == Wake::Needed {
             self.wake();
@@ -221,7 +229,7 @@ impl Home {
     /// The loop has ended. What is still wanted is returned, to be told so, as is who waits for the end.
     pub(crate) fn end(&self, wakers: &mut Vec<Waker>) -> Wanted {
         let left = self.wanted.end();
-        self.ended.raise(wakers);
+        self.ended.raise((), wakers);
         left
     }
 }

@@ -39,6 +39,7 @@
 )]
 
 mod accept;
+mod alarm;
 mod any_loop;
 mod ask;
 mod budget;
@@ -51,10 +52,12 @@ mod errors;
 mod family;
 mod home;
 mod io_traits;
+mod lanes;
 mod link;
 mod listener;
 mod lock;
 mod lookup;
+mod lookups;
 mod loops;
 mod mailbox;
 mod memory;

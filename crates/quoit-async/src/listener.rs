@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use quoit::{Accept, Address, ListenSocket, ListenerId, ListenerOptions};
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, Share};
 use crate::budget::within_budget;
 use crate::errors::listen_error;
 use crate::home::{self, Home};
@@ -20,7 +20,7 @@ pub(crate) struct Listener {
     home: Arc<Home>,
     /// None: the runtime's own, which it stops.
     id: Option<ListenerId>,
-    acceptor: Arc<Acceptor>,
+    share: Share,
     address: Address,
 }
 
@@ -43,33 +43,35 @@ impl Listener {
                 Arc::clone(&family.homes()[0])
             }
         };
-        let acceptor = Acceptor::new();
-        let acceptors: Arc<[Arc<Acceptor>]> = Arc::new([Arc::clone(&acceptor)]);
+        let acceptor = Acceptor::new(1);
+        let share = acceptor.share(0);
         let address = socket.address().clone();
         acceptor.listens_on(&address);
+        share.take();
         let id = crate::ask::ask(&home, move |driver| {
             let id = driver
                 .event_loop
                 .listen_on(socket, &options)
                 .map_err(listen_error)?;
             // Before the loop's next turn, which is the first to accept.
-            driver.family.add_listener(id, acceptors);
+            driver.family.add_listener(id, acceptor);
             Ok::<_, io::Error>(id)
         })??;
         Ok(Self {
             home,
             id: Some(id),
-            acceptor,
+            share,
             address,
         })
     }
 
     /// Of a listener that the runtime has made.
-    pub(crate) fn of_runtime(home: Arc<Home>, acceptor: Arc<Acceptor>, address: Address) -> Self {
+    pub(crate) fn of_runtime(home: Arc<Home>, share: Share, address: Address) -> Self {
+        share.take();
         Self {
             home,
             id: None,
-            acceptor,
+            share,
             address,
         }
     }
@@ -81,20 +83,19 @@ impl Listener {
     /// The next connection, with its peer's address.
     pub(crate) async fn accept(&self) -> io::Result<(Arc<Link>, Address)> {
         let mut waiting = Accepting {
-            acceptor: &self.acceptor,
+            share: &self.share,
             key: None,
         };
         poll_fn(|cx| waiting.poll(cx)).await
     }
 
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
-        within_budget(cx, |cx| self.acceptor.poll_accept(cx, None))
+        within_budget(cx, |cx| self.share.poll_accept(cx, None))
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.acceptor.close();
         if let Some(id) = self.id {
             // A loop that is gone listens no more.
             let _ = self.home.call(move |driver| {
@@ -107,20 +108,20 @@ impl Drop for Listener {
 
 /// A future that waits for a connection, and is forgotten when it is dropped.
 struct Accepting<'a> {
-    acceptor: &'a Acceptor,
+    share: &'a Share,
     key: Option<WaiterKey>,
 }
 
 impl Accepting<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
-        within_budget(cx, |cx| self.acceptor.poll_accept(cx, Some(&mut self.key)))
+        within_budget(cx, |cx| self.share.poll_accept(cx, Some(&mut self.key)))
     }
 }
 
 impl Drop for Accepting<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.acceptor.forget(key);
+            self.share.forget(key);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Addresses by name.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as _};
-use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use crate::lock::lock;
+use crate::lookups::{Addresses, Lookups};
 
-/// What can be listened on or connected to: addresses, and names with a port, which are looked up on a thread of their own
-/// (`getaddrinfo(3)` waits).
+/// What can be listened on or connected to: addresses, and names with a port, which are looked up on threads of their own
+/// (`getaddrinfo(3)` waits). There are at most 512 of these in a program, as with tokio: of more names at once, the others wait
+/// their turn, and those whose futures are dropped meanwhile are not looked up.
 ///
 /// For the types that `tokio::net::ToSocketAddrs` is for. It is sealed.
 pub trait ToSocketAddrs: Lookup {}
@@ -102,12 +102,6 @@ impl<T: Lookup + ?Sized> Lookup for &T {
     }
 }
 
-#[derive(Debug, Default)]
-struct Answer {
-    result: Option<io::Result<Vec<SocketAddr>>>,
-    waker: Option<Waker>,
-}
-
 /// The addresses of a target, in the order in which the resolver has them; at least one.
 pub(crate) async fn look_up(target: io::Result<Target>) -> io::Result<Vec<SocketAddr>> {
     let addresses = match target? {
@@ -123,35 +117,20 @@ pub(crate) async fn look_up(target: io::Result<Target>) -> io::Result<Vec<Socket
     Ok(addresses)
 }
 
-async fn resolve(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let answer = Arc::new(Mutex::new(Answer::default()));
-    let told = Arc::clone(&answer);
-    std::thread::Builder::new()
-        .name("quoit-lookup".into())
-        .spawn(move || {
-            let result = (name.as_str(), port)
-                .to_socket_addrs()
-                .map(Iterator::collect)
-                .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")));
-            let mut answer = lock(&told);
-            answer.result = Some(result);
-            let waker = answer.waker.take();
-            drop(answer);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        })?;
-    poll_fn(|cx| {
-        let mut answer = lock(&answer);
-        match answer.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                let before = answer.waker.replace(cx.waker().clone());
-                drop(answer);
-                drop(before);
-                Poll::Pending
-            }
-        }
-    })
-    .await
+/// Threads that look up names at once, as many as tokio has for it.
+const MOST_THREADS: usize = 512;
+/// How long one waits for the next name, likewise.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn resolve(name: String, port: u16) -> Addresses {
+    static LOOKUPS: LazyLock<Arc<Lookups>> =
+        LazyLock::new(|| Lookups::new(Box::new(getaddrinfo), MOST_THREADS, PATIENCE));
+    LOOKUPS.look_up(name, port)?.await
+}
+
+fn getaddrinfo(name: &str, port: u16) -> Addresses {
+    (name, port)
+        .to_socket_addrs()
+        .map(Iterator::collect)
+        .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
 }

@@ -1,7 +1,6 @@
 //! Loops on threads of their own, for programs that have a runtime already.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -154,8 +153,7 @@ pub async fn drain_default(within: Duration) {
     let Some(loops) = DEFAULT.get() else { return };
     loops.runtime.drain(within);
     for home in loops.family.homes() {
-        let mut key = None;
-        poll_fn(|cx| home.ended.poll(cx, &mut key)).await;
+        home.ended.wait().await;
     }
 }
 

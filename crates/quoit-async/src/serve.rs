@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Sleep, sleep_until};
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, Share};
 use crate::driver::{Driver, Served, run_turns};
 use crate::errors::{listen_error, start_error};
 use crate::family::Family;
@@ -94,7 +94,8 @@ impl ServerConfig {
 /// What all threads of a server share.
 struct Shared<F> {
     started: Started,
-    acceptors: Vec<Arc<[Arc<Acceptor>]>>,
+    /// Those of the listeners, with a share for each loop.
+    acceptors: Vec<Arc<Acceptor>>,
     service: F,
     drainer: Mutex<Option<Drainer>>,
     failure: Mutex<Option<io::Error>>,
@@ -114,7 +115,7 @@ impl<F> Shared<F> {
 #[derive(Debug)]
 pub struct Context {
     home: Arc<Home>,
-    listeners: Vec<Option<(Address, Arc<Acceptor>)>>,
+    listeners: Vec<Option<(Address, Share)>>,
     draining: Arc<Signal>,
 }
 
@@ -142,16 +143,19 @@ impl Context {
             .listeners
             .iter_mut()
             .find_map(|listener| listener.take_if(|(address, _)| wanted(address)));
-        let (address, acceptor) = listener.ok_or_else(|| {
+        let (address, share) = listener.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
                 "the server's configuration has no further listener of this family; add one to `ServerConfig::listeners`",
             )
         })?;
-        Ok(Listener::of_runtime(Arc::clone(&self.home), acceptor, address))
+        Ok(Listener::of_runtime(Arc::clone(&self.home), share, address))
     }
 
     /// The next of the server's TCP listeners: this loop's share of what it accepts.
+    ///
+    /// The share of a loop that does not take its own, or has dropped it, is accepted by those that do. Such a connection stays
+    /// on the loop that it came to, and is used across threads.
     ///
     /// # Errors
     /// `NotFound` once all were taken.
@@ -169,9 +173,7 @@ impl Context {
 
     /// Waits until the server is told to drain: what to give to `with_graceful_shutdown`.
     pub fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
-        let draining = Arc::clone(&self.draining);
-        let mut key = None;
-        poll_fn(move |cx| draining.poll(cx, &mut key))
+        self.draining.wait()
     }
 }
 
@@ -217,7 +219,7 @@ impl Server {
         let acceptors = config
             .listeners
             .iter()
-            .map(|_| (0..loops).map(|_| Acceptor::new()).collect())
+            .map(|_| Acceptor::new(usize::from(loops)))
             .collect();
         let shared = Arc::new(Shared {
             started: Started::default(),
@@ -347,6 +349,7 @@ impl Future for Drive {
         // Before the turn: what comes after it makes the descriptor readable again.
         while let Poll::Ready(Ok(mut ready)) = this.descriptor.poll_read_ready(cx) {
             ready.clear_ready();
+            this.turner.told();
         }
         match this.turner.turn() {
             Rest::Over => return Poll::Ready(()),
@@ -383,15 +386,15 @@ where
     let patience = event_loop.config().close_deadline;
     let (family, addresses) = shared.started.wait();
     let home = Arc::clone(&family.homes()[index]);
-    for ((listener, _), acceptors) in event_loop.listeners().zip(&shared.acceptors) {
-        family.add_listener(listener, Arc::clone(acceptors));
+    for ((listener, _), acceptor) in event_loop.listeners().zip(&shared.acceptors) {
+        family.add_listener(listener, Arc::clone(acceptor));
     }
     let listeners = addresses.iter().zip(&shared.acceptors);
-    for (address, acceptors) in listeners.clone() {
-        acceptors[index].listens_on(address);
+    for (address, acceptor) in listeners.clone() {
+        acceptor.listens_on(address);
     }
     let listeners = listeners
-        .map(|(address, acceptors)| Some((address.clone(), Arc::clone(&acceptors[index]))))
+        .map(|(address, acceptor)| Some((address.clone(), acceptor.share(index))))
         .collect();
     let driver = Driver::new(event_loop, Arc::clone(&home));
     let context = Context {

@@ -180,12 +180,7 @@ impl Simulation {
     pub fn connect(&self, addresses: Vec<SocketAddr>) -> impl Future<Output = io::Result<TcpStream>> + use<> {
         let home = Arc::clone(&self.home);
         async move {
-            let link = match addresses[..] {
-                [address] => {
-                    connect::connect_from(&home, address.into(), quoit::ConnectOptions::default()).await?
-                }
-                _ => connect::connect_first_from(home, addresses).await?,
-            };
+            let link = connect::connect_first(&home, addresses).await?;
             Ok(TcpStream::of(link))
         }
     }
@@ -198,7 +193,7 @@ impl Simulation {
     ) -> impl Future<Output = io::Result<TcpStream>> + use<> {
         let home = Arc::clone(&self.home);
         let connecting = self.connect(addresses);
-        async move { connect::within_of(&home, limit, connecting).await }
+        async move { connect::within(&home, limit, connecting).await }
     }
 
     /// Whether other threads have left something that no turn has taken.

@@ -242,6 +242,11 @@ impl Owner {
     }
 
     pub(crate) async fn send(&self, piece: Piece) -> io::Result<()> {
+        self.queue(piece).await.map(drop)
+    }
+
+    /// Queues a piece when there is room, and returns what is told of all up to it.
+    async fn queue(&self, piece: Piece) -> io::Result<Token> {
         let mut piece = piece;
         loop {
             match self.link.try_send(piece) {
@@ -258,8 +263,7 @@ impl Owner {
     }
 
     pub(crate) async fn flushed(&self) -> io::Result<()> {
-        let token = self.link.next_token();
-        self.send(Piece::Mark(token)).await?;
+        let token = self.queue(Piece::Mark(Token::NONE)).await?;
         self.sent(token).await.map(drop)
     }
 
@@ -267,14 +271,13 @@ impl Owner {
         if length == 0 {
             return Ok(0);
         }
-        let token = self.link.next_token();
         let range = FileRange {
             file,
             offset,
             length,
             on_short: OnShort::Tell,
         };
-        self.send(Piece::File(range, token)).await?;
+        let token = self.queue(Piece::File(range, Token::NONE)).await?;
         match self.sent(token).await? {
             None => Ok(length),
             Some(Shortfall {
@@ -330,13 +333,13 @@ impl Stream {
         f: impl FnOnce(socket2::SockRef<'_>) -> io::Result<R> + Send + 'static,
     ) -> io::Result<R> {
         let id = self.link().id()?;
-        crate::ask::ask(&self.link().home, move |driver| {
+        crate::ask::ask_of_program(&self.link().home, move |driver| {
             let descriptor = driver
                 .event_loop
                 .descriptor(id)
                 .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?;
             f(socket2::SockRef::from(&descriptor))
-        })?
+        })
     }
 }
 

@@ -40,19 +40,23 @@ impl TcpStream {
     /// and the like; what looking up the name failed with.
     pub async fn connect(target: impl ToSocketAddrs) -> io::Result<Self> {
         let addresses = look_up(target.target()).await?;
-        let link = match addresses[..] {
-            [address] => connect::connect_to(address.into(), ConnectOptions::default()).await?,
-            _ => connect::connect_first(addresses).await?,
-        };
-        Ok(Self::of(link))
+        connect::connect_first(&crate::loops::home()?, addresses)
+            .await
+            .map(Self::of)
     }
 
     /// As [`TcpStream::connect`], at most for so long.
     ///
     /// # Errors
-    /// `TimedOut`, or as `connect`.
+    /// `TimedOut`, or as `connect`; `QuotaExceeded` if the loop has no timer left ([`Config::timers`](quoit::Config::timers)).
     pub async fn connect_timeout(target: impl ToSocketAddrs, limit: Duration) -> io::Result<Self> {
-        connect::within(limit, Self::connect(target)).await
+        // Drawn once for the limit and the connection: where loops take turns, each of them gets both.
+        let home = crate::loops::home()?;
+        let connecting = async {
+            let addresses = look_up(target.target()).await?;
+            connect::connect_first(&home, addresses).await
+        };
+        connect::within(&home, limit, connecting).await.map(Self::of)
     }
 
     /// Takes over a connected socket of the standard library.

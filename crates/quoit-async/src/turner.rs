@@ -46,6 +46,11 @@ impl Turner {
         })
     }
 
+    /// The poller has told of the loop's descriptor, and does not again: only a turn finds out of what.
+    pub(crate) fn told(&self) {
+        self.has_woken.set(false);
+    }
+
     /// Makes a turn that does not wait, wakes whom it concerns, and parks the loop if that was nobody.
     pub(crate) fn turn(&self) -> Rest {
         if self.outcome.borrow().is_some() {

@@ -387,14 +387,14 @@ impl UdpSocket {
         f: impl FnOnce(socket2::SockRef<'_>) -> io::Result<R> + Send + 'static,
     ) -> io::Result<R> {
         let port = Arc::clone(&self.port);
-        crate::ask::ask(self.port.home(), move |driver| {
+        crate::ask::ask_of_program(self.port.home(), move |driver| {
             let id = port.id()?;
             let descriptor = driver
                 .event_loop
                 .datagram_descriptor(id)
                 .ok_or_else(|| io::Error::from(Errno::ENOTCONN))?;
             f(socket2::SockRef::from(&descriptor))
-        })?
+        })
     }
 }
 

@@ -48,6 +48,14 @@ impl Piece {
             Self::File(..) | Self::Mark(_) => 0,
         }
     }
+
+    /// That of one whose end somebody waits for.
+    fn token(&mut self) -> Option<&mut Token> {
+        match self {
+            Self::File(_, token) | Self::Mark(token) => Some(token),
+            Self::Copied(_) | Self::Bytes(_) | Self::Lease(_) => None,
+        }
+    }
 }
 
 /// How a stream that was dropped ends.
@@ -98,7 +106,7 @@ struct State {
     listed: bool,
     writers: Waiters,
 
-    /// The last token that was given out, and the last one that the kernel has everything up to.
+    /// The last token that was given out, in the order of what is sent, and the last one that the kernel has everything up to.
     given: u64,
     sent: u64,
     /// Files that ended early: the token and what is missing.

@@ -294,8 +294,9 @@ impl Link {
         drop(waker);
     }
 
-    /// Lends a piece of memory, or a file, to be sent in its turn. `Err` returns it, as there is no room now.
-    pub(crate) fn try_send(self: &Arc<Self>, piece: Piece) -> Result<io::Result<()>, Piece> {
+    /// Lends a piece of memory, or a file, to be sent in its turn, and returns the last token up to it. `Err` returns the
+    /// piece, as there is no room now.
+    pub(crate) fn try_send(self: &Arc<Self>, mut piece: Piece) -> Result<io::Result<Token>, Piece> {
         let mut state = lock(&self.state);
         if let Err(error) = Self::check_writable(&mut state) {
             return Ok(Err(error));
@@ -303,18 +304,17 @@ impl Link {
         if !state.has_room() {
             return Err(piece);
         }
+        // Here, and not when it was asked for: who waits for room may be overtaken, and one token is told for all before it.
+        if let Some(token) = piece.token() {
+            state.given += 1;
+            *token = Token(state.given);
+        }
+        let last = Token(state.given);
         state.left_bytes += piece.len();
         state.left.push_back(piece);
         drop(state);
         self.tell();
-        Ok(Ok(()))
-    }
-
-    /// A token behind everything that was written.
-    pub(crate) fn next_token(&self) -> Token {
-        let mut state = lock(&self.state);
-        state.given += 1;
-        Token(state.given)
+        Ok(Ok(last))
     }
 
     /// Whether the kernel has everything up to `token`; of a file that was too short, what is missing.

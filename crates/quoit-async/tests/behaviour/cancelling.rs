@@ -1,6 +1,9 @@
 //! Futures that are dropped at any point lose nothing.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -213,4 +216,43 @@ fn sockets_lose_no_datagram() {
     if is_own_process(concat!(module_path!(), "::sockets_lose_no_datagram")) {
         run(|steps| Box::pin(datagram_storm(steps)));
     }
+}
+
+/// A task that is never run, which all whom it was given to as a waker hold.
+struct Task;
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polls each of so many futures once and drops it, and returns how many times the task is held then.
+fn held_after<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) -> usize {
+    let task = Arc::new(Task);
+    let waker = Waker::from(Arc::clone(&task));
+    for future in futures {
+        assert!(pin!(future).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    drop(waker);
+    Arc::strong_count(&task)
+}
+
+#[test]
+fn who_waits_for_the_drain_no_more_is_forgotten() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::who_waits_for_the_drain_no_more_is_forgotten"
+    )) {
+        return;
+    }
+    on_a_loop(|context| async move {
+        assert_eq!(held_after((0..1000).map(|_| context.draining())), 1);
+    });
+    beside_loops(async {
+        // A connection that is open keeps them from ending.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let drains = (0..1000).map(|_| quoit_async::drain_default(Duration::from_secs(3600)));
+        assert_eq!(held_after(drains), 1);
+        drop(stream);
+    });
 }

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quoit_async::{TcpListener, TcpStream, UdpSocket};
@@ -192,5 +194,43 @@ fn a_stream_that_is_always_ready_lets_others_run() {
         });
         reading.await.unwrap();
         counting.abort();
+    });
+}
+
+/// The runtime asks its poller after some tasks, and so between a turn of the loop that has woken many and the next one: what it
+/// hears then is not told again.
+#[test]
+fn what_comes_while_many_tasks_run_is_received() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::what_comes_while_many_tasks_run_is_received"
+    )) {
+        return;
+    }
+    both_ways(|| async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let first = Arc::new(TcpStream::connect(address).await.unwrap());
+        let mut to_first = listener.accept().unwrap().0;
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let to_second = Arc::new(listener.accept().unwrap().0);
+        let (waiting, woken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..1000 {
+            let (first, to_second) = (Arc::clone(&first), Arc::clone(&to_second));
+            let (waiting, woken) = (Arc::clone(&waiting), Arc::clone(&woken));
+            tasks.spawn(async move {
+                waiting.fetch_add(1, Ordering::Relaxed);
+                first.readable().await.unwrap();
+                if woken.fetch_add(1, Ordering::Relaxed) == 0 {
+                    (&*to_second).write_all(b"x").unwrap();
+                }
+            });
+        }
+        while waiting.load(Ordering::Relaxed) < 1000 {
+            tokio::task::yield_now().await;
+        }
+        to_first.write_all(b"x").unwrap();
+        assert_eq!(second.read(&mut [0; 1]).await.unwrap(), 1);
     });
 }

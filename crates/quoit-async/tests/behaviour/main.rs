@@ -2,9 +2,12 @@
 //! streams that nobody reads, tasks that never rest.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod accepting;
 mod cancelling;
+mod connecting;
 mod fairness;
 mod lifetimes;
+mod panics;
 mod pressure;
 #[path = "../support/mod.rs"]
 mod support;

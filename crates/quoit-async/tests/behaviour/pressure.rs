@@ -1,12 +1,14 @@
 //! Streams that nobody reads, and peers that do not read.
 
 use std::io::{Read, Write};
+use std::pin::pin;
 
 use quoit_async::{Config, TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
-    Held, beside_loops_of, blocking, both_ways, config, held, is_own_process, on_a_loop_of, once, pattern,
+    Held, beside_loops_of, blocking, both_ways, config, held, is_own_process, on_a_loop, on_a_loop_of, once,
+    pattern,
 };
 
 /// Few slots, so that it shows who takes them all.
@@ -200,5 +202,81 @@ fn who_waits_behind_a_queue_that_is_full_to_the_mark_is_told() {
         let (read, flushed) = tokio::join!(reading, flushing);
         assert_eq!(read.unwrap(), written as u64);
         flushed.unwrap();
+    });
+}
+
+/// A stream that takes no more, its peer, and how much is on its way to that. On its loop's thread it stays so until the task
+/// waits; beside it, the loop may make room at any time.
+async fn full() -> (TcpStream, std::net::TcpStream, u64) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let peer = listener.accept().unwrap().0;
+    let chunk = pattern(1 << 20);
+    let mut written = 0;
+    while let Ok(taken) = stream.try_write(&chunk) {
+        written += taken as u64;
+    }
+    (stream, peer, written)
+}
+
+/// Has the peer take all of it, so that there is room again.
+async fn make_room(stream: &TcpStream, mut peer: std::net::TcpStream, written: u64) -> std::net::TcpStream {
+    let reading = blocking(move || {
+        let read = std::io::copy(&mut (&mut peer).take(written), &mut std::io::sink());
+        assert_eq!(read.unwrap(), written);
+        peer
+    });
+    let peer = reading.await;
+    stream.writable().await.unwrap();
+    peer
+}
+
+/// Who began to wait first need not be the first to find room.
+#[test]
+fn two_that_flush_one_stream_are_both_told() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::two_that_flush_one_stream_are_both_told"
+    )) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let (stream, peer, written) = full().await;
+        let (mut early, mut late) = (pin!(stream.flushed()), pin!(stream.flushed()));
+        assert!(once(early.as_mut()).await.is_none());
+        assert!(once(late.as_mut()).await.is_none());
+        let _peer = make_room(&stream, peer, written).await;
+        let (late, early) = tokio::join!(late, early);
+        late.unwrap();
+        early.unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_was_too_short_is_told_beside_a_flush() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::a_file_that_was_too_short_is_told_beside_a_flush"
+    )) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let (stream, peer, written) = full().await;
+        let mut file = tempfile::tempfile().unwrap();
+        let content = pattern(5000);
+        file.write_all(&content).unwrap();
+        let mut sending = pin!(stream.send_file(file, 0, 2 * content.len() as u64));
+        let mut flushing = pin!(stream.flushed());
+        assert!(once(sending.as_mut()).await.is_none());
+        assert!(once(flushing.as_mut()).await.is_none());
+        let mut peer = make_room(&stream, peer, written).await;
+        flushing.await.unwrap();
+        assert_eq!(sending.await.unwrap(), content.len() as u64);
+        let received = blocking(move || {
+            let mut received = vec![0; 5000];
+            peer.read_exact(&mut received).unwrap();
+            received
+        });
+        assert!(received.await == content);
     });
 }
