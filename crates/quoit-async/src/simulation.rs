@@ -86,6 +86,11 @@ impl Simulation {
         self.home.clear_task();
     }
 
+    /// The poller has told of the loop's descriptor, as to the task of `serve`.
+    pub fn told(&self) {
+        self.turner.told();
+    }
+
     /// A turn as the task of `serve` makes them.
     ///
     /// # Errors

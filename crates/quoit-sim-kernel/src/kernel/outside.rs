@@ -19,6 +19,8 @@ pub enum Outside {
     Writes(RawFd),
     /// An epoll instance, by its number.
     Instance(usize),
+    /// The same, of which what happens is reported once (`EPOLLET`).
+    Edges(usize),
 }
 
 impl Kernel {
@@ -71,6 +73,7 @@ impl Kernel {
     fn is_readable(&mut self, outside: Outside) -> bool {
         match outside {
             Outside::Instance(poll) => self.has_events(poll),
+            Outside::Edges(poll) => self.has_new_events(poll),
             Outside::Notifier(descriptor) | Outside::Writes(descriptor) => {
                 let Some(notifier) = self.table.get(descriptor) else {
                     self.fail(|| "a poller waits for a descriptor that is not open".to_owned());

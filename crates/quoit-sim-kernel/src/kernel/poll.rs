@@ -12,6 +12,8 @@ pub(crate) struct PollSet {
     items: Vec<Item>,
     /// Indices of items that something happened to, or that are level-triggered and were ready.
     ready: VecDeque<ObjectId>,
+    /// Something has happened since who watches the instance itself, edge-triggered, has looked.
+    news: bool,
 }
 
 #[derive(Debug)]
@@ -32,8 +34,12 @@ impl PollSet {
         let interested = self
             .item(object)
             .is_some_and(|item| events & (item.events | ALWAYS) != 0);
-        if interested && !self.ready.contains(&object) {
-            self.ready.push_back(object);
+        if interested {
+            // Whether it is listed already or not (`ep_poll_callback`).
+            self.news = true;
+            if !self.ready.contains(&object) {
+                self.ready.push_back(object);
+            }
         }
     }
 
@@ -135,6 +141,7 @@ impl Kernel {
             if self.strikes(Fault::Delay) || self.strikes(Fault::Reorder) {
                 // As if it had happened a moment later.
                 self.poll_set(poll).ready.push_back(object);
+                self.poll_set(poll).news = true;
                 continue;
             }
             let Some(&Item { events, value, .. }) = self.poll_set(poll).item(object) else {
@@ -151,6 +158,13 @@ impl Kernel {
             reported += 1;
         }
         reported
+    }
+
+    /// As [`Self::has_events`], once for what has happened since it was asked before: what an edge-triggered watch of the
+    /// instance is told.
+    pub(super) fn has_new_events(&mut self, poll: usize) -> bool {
+        let news = std::mem::take(&mut self.poll_set(poll).news);
+        news && self.has_events(poll)
     }
 
     /// Whether something is there to be told.

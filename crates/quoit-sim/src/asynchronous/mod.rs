@@ -58,6 +58,8 @@ pub struct AsyncWorld {
     shared: Rc<Shared>,
     /// The task that makes turns, where one does.
     driver: Option<TaskId>,
+    /// The runtime's poller has told of the loop's descriptor, which the task does not know yet.
+    told: Rc<Cell<bool>>,
     /// Turns so far.
     turns: Rc<Cell<u32>>,
     most_turns: u32,
@@ -120,6 +122,7 @@ impl AsyncWorld {
             sockets: Sockets::default(),
             executor,
             driver: None,
+            told: Rc::default(),
             turns: Rc::default(),
             most_turns: run.turns,
             drained: Rc::default(),
@@ -146,8 +149,12 @@ impl AsyncWorld {
     fn begin_driver(&mut self) {
         let simulation = Rc::clone(self.simulation());
         let (turns, drained, begin) = (Rc::clone(&self.turns), Rc::clone(&self.drained), self.begin);
+        let told = Rc::clone(&self.told);
         let driver = poll_fn(move |cx| {
             simulation.set_task(cx.waker());
+            if told.take() {
+                simulation.told();
+            }
             turns.set(turns.get() + 1);
             match simulation.turn_in_task() {
                 Err(error) => panic!("the turn failed: {error}"),
@@ -325,8 +332,9 @@ impl AsyncWorld {
             // A stream may be used from other threads as well.
             let elsewhere = self.random.chance(200);
             self.executor.poll_one(elsewhere);
-            // One that is not parked has a turn anyway.
-            if self.random.chance(LOOKS) && self.simulation().is_parked() {
+            // The notifier of a ring is written for a parked loop only.
+            let may_be_told = self.engine == EngineKind::Epoll || self.simulation().is_parked();
+            if self.random.chance(LOOKS) && may_be_told {
                 self.look(Duration::ZERO);
             }
         } else {
@@ -359,13 +367,16 @@ impl AsyncWorld {
         let descriptor = descriptor.expect("the loop is pollable");
         let outside = match self.engine {
             EngineKind::Uring => Outside::Writes(descriptor),
-            EngineKind::Epoll => Outside::Instance(descriptor as usize),
+            EngineKind::Epoll => Outside::Edges(descriptor as usize),
         };
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let executor = Rc::clone(&self.executor);
         let readable = wait_outside(outside, Some(nanoseconds), || executor.has_ready());
         let alarm = self.simulation().alarm();
         let is_due = alarm.is_some_and(|alarm| alarm <= instant(begin));
+        if readable {
+            self.told.set(true);
+        }
         if let Some(driver) = self.driver
             && (readable || is_due)
         {

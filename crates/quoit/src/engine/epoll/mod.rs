@@ -183,7 +183,11 @@ impl<P: EpollSys, K: SocketSys> EpollEngine<P, K> {
         self.enter_sizes.count(&self.counters, submitted);
         let count = match self.kernel.wait(&mut self.events, timeout) {
             Ok(count) => count,
-            Err(Errno::EINTR) => 0,
+            Err(Errno::EINTR) => {
+                // What there may be was not looked at, and who watches the instance may have been told of it already.
+                self.last_wait_was_small = false;
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         self.last_wait_was_small = match self.events[..count] {
