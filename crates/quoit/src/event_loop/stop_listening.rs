@@ -86,7 +86,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if listener.retry.is_some() {
             return;
         }
-        // The loops that they may go to do not say when they have room. Once draining has taken too long they are reset.
+        // The loops that they may go to do not say when they have room. Once draining has taken too long they are closed.
         if !listener.unplaced.is_empty() && self.draining != Draining::Overdue && self.set_accept_retry(slot)
         {
             return;
