@@ -282,7 +282,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         }
         if !listener.unplaced.is_empty() && !self.place_rest(slot) {
-            self.try_accept_later(slot);
+            self.put_off_spreading(slot);
             return;
         }
         let Some((listener, _)) = self.listeners.at(slot) else {
@@ -310,9 +310,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let (limit, reserved, exact) = match listener.accept {
             Accept::Descriptors => (if is_behind { ACCEPT_BATCH } else { u32::MAX }, 0, false),
             Accept::Spread(_) if free == 0 => {
-                self.counters.accept_paused_full.add(1);
-                // The other loops do not say when they have room again.
-                self.try_accept_later(slot);
+                self.put_off_spreading(slot);
                 return;
             }
             Accept::Spread(_) => (if is_behind { free.min(ACCEPT_BATCH) } else { free }, 0, true),
@@ -443,6 +441,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     /// There are no descriptors, or no memory: tries again after a while, longer each time, or when this loop closes something.
     fn put_off_accept(&mut self, slot: Slot) {
         self.counters.accept_paused_resources.add(1);
+        self.try_accept_later(slot);
+    }
+
+    /// All loops that it spreads to are full: tries again as well, for the others do not say when they have room.
+    fn put_off_spreading(&mut self, slot: Slot) {
+        self.counters.accept_paused_full.add(1);
         self.try_accept_later(slot);
     }
 
