@@ -6,9 +6,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test locks rust-tests test-user bench capi go go-tests go-format go-loaded go-linked go-without-cgo jni java java-tests java-17 java-suite java-dist dotnet dotnet-tests \
+.PHONY: help demo check test locks rust-build rust-tests rust-tests-that-measure test-user bench capi go go-build go-lints go-tests go-loaded go-linked go-without-cgo jni java java-build java-tests java-17 java-suite java-dist dotnet dotnet-build dotnet-lints dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom loom-check miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom loom-check loom-build miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,33 +39,36 @@ check: toolchain ## Format check, lints and unit tests, for the loop of work: un
 # Those that are quickly built, which the crate's own tests have too.
 ASYNC_FEATURES := quoit-async/axum,quoit-async/futures-io,quoit-async/hyper,quoit-async/hyper-util,quoit-async/tracing
 
-# Twice as many Rust tests at once as there are processors, as most of them wait for a peer; and all doors at once. The doors are
-# tested behind the Rust tests: some of these take all memory that the kernel has for TCP, and Netty's own tests have a time in which
-# they have to be over.
+# Rust is built on less than two processors at the end, so that Java's and .NET's doors are built beside it. Twice as many Rust tests
+# run at once as there are processors, as most of them wait for a peer; what else there is to build is built meanwhile. The doors are
+# tested behind the Rust tests, all at once: some Rust tests take all memory that the kernel has for TCP, and Netty's own tests have a
+# time in which they have to be over.
 test: toolchain ## Format check, lints, documentation, all tests
 	@$(CARGO) fmt --version >/dev/null 2>&1 || { \
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@$(MAKE) --no-print-directory locks
-	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
-	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
-	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
-	@$(STAGE) "whether loom's tests compile" $(MAKE) --no-print-directory loom-check
-	@as_user=; \
+	@as_user=; builds=; lints=; tests=; \
 	if test "$$(id -u)" != 0; then :; \
 	elif command -v setpriv >/dev/null && command -v prlimit >/dev/null; then as_user=test-user; \
 	else echo "make: setpriv or prlimit was not found; nothing is tested as an ordinary user (util-linux)" >&2; fi; \
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust-tests $$as_user
-	@$(STAGE) "the Rust tests that measure" $(CARGO) test --workspace --lib --bins --tests -- lab_
-	@doors=; \
-	if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then doors="$$doors java"; \
+	if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then builds="$$builds java-build"; tests="$$tests java-tests"; \
 	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi; \
-	if command -v $(DOTNET) >/dev/null; then doors="$$doors dotnet"; \
+	if command -v $(DOTNET) >/dev/null; then builds="$$builds dotnet-build"; tests="$$tests dotnet-tests"; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
-	if command -v $(GO) >/dev/null; then doors="$$doors go"; \
+	if command -v $(GO) >/dev/null; then lints=go-build; tests="$$tests go-tests"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
-	test -z "$$doors" || $(MAKE) --no-print-directory --jobs=4 --output-sync=target $$doors
+	side_by_side="$(MAKE) --no-print-directory --output-sync=target"; \
+	$$side_by_side --jobs=2 rust-build $$builds && \
+	$(MAKE) --no-print-directory rust-tests-that-measure && \
+	$$side_by_side --jobs=4 rust-tests $$as_user $$lints loom-check && \
+	{ test -z "$$tests" || $$side_by_side --jobs=4 $$tests; }
+
+rust-build: toolchain
+	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
+	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
+	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 
 # They depend on crates of this workspace, so that a dependency which these get or lose makes their locks stale. With --locked they are
 # not built then.
@@ -82,6 +85,9 @@ locks: toolchain
 	done
 
 # What the lab measures is tested when nothing else runs.
+rust-tests-that-measure: toolchain
+	@$(STAGE) "the Rust tests that measure" $(CARGO) test --workspace --lib --bins --tests -- lab_
+
 rust-tests: toolchain
 	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace -- --skip lab_
 
@@ -134,35 +140,44 @@ GO_TOOLS := $(CURDIR)/target/go-tools
 # Without cgo the module's tests are run from go/nocgo, whose import is laid over them: the module itself cannot require that.
 # A program under the race detector waits at its end for what other goroutines may still do: a tenth of a second in place
 # of a whole one, as each package is such a program, and some of their tests start several.
-go: capi ## Build libquoit, and lint and test the Go module: with it under the race detector, linked, without it, and without cgo
-	@$(STAGE) Go $(MAKE) --no-print-directory go-tests
+go: go-build ## Build libquoit, and lint and test the Go module: with it under the race detector, linked, without it, and without cgo
+	@$(MAKE) --no-print-directory go-tests
+
+go-build: capi
+	@$(STAGE) "Go's lints" $(MAKE) --no-print-directory go-lints
 
 # Apart, so that they run side by side where make has jobs for it: most of these tests wait for a peer.
-go-tests: go-loaded go-linked go-without-cgo
+go-tests:
+	@$(STAGE) Go $(MAKE) --no-print-directory go-loaded go-linked go-without-cgo
 
-go-format:
+# What a vet has compiled, its tests do not compile once more; under the race detector all is compiled again.
+go-lints:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
 	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
-
-# Go remembers results, and does not see that the library is another one: hence -count=1.
-go-loaded: go-format
 	@GOBIN=$(GO_TOOLS) $(GO) install $(STATICCHECK) || \
 		echo "make: staticcheck could not be fetched; the Go sources are linted by go vet alone" >&2
 	@set -e; for module in $(GO_MODULES); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
-		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; \
+		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; $(GO) build -race ./...; done
+	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do echo "go: $$build"; $(GO) vet $$build ./...; done
+	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; (cd nocgo; $(GO) vet ./...); \
+		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
+
+# Go remembers results, and does not see that the library is another one: hence -count=1.
+go-loaded:
+	@set -e; for module in $(GO_MODULES); do \
+		echo "go: $$module"; cd $(CURDIR)/$$module; \
 		$(WITH_LIBRARY) GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
 
-go-linked: go-format
+go-linked:
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
-		echo "go: $$build"; $(GO) vet $$build ./...; $(GO) test -count=1 $$build ./...; done
+		echo "go: $$build"; $(GO) test -count=1 $$build ./...; done
 
-go-without-cgo: go-format
-	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; $(GO) test -count=1 ./...; \
-		(cd nocgo; echo "go: CGO_ENABLED=0 with go/nocgo"; $(GO) vet ./...; \
-			$(WITH_LIBRARY) $(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...); \
-		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
+go-without-cgo:
+	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) test -count=1 ./...; \
+		echo "go: CGO_ENABLED=0 with go/nocgo"; cd nocgo; \
+		$(WITH_LIBRARY) $(GO) test -count=1 -overlay testdata/overlay.json -tags quoit_nocgo github.com/quoit-io/quoit/go/...
 
 MAVEN ?= mvn
 JAVA_BUILD = JAVA_HOME=$$(java/jdk) $(WITH_LIBRARY) \
@@ -174,14 +189,17 @@ jni: capi
 	@$(CARGO) build --release --package quoit-jni
 	@cp $(RELEASE)/libquoit_jni.so $(CAPI)/lib
 
-java: jni ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
-	@$(STAGE) Java $(MAKE) --no-print-directory java-tests
+java: java-build ## Build libquoit, and build and test the Netty transport with it, on both engines; a few minutes
+	@$(MAKE) --no-print-directory java-tests
 
-java-tests:
+java-build: jni
 	@java/jdk >/dev/null
 	@command -v $(MAVEN) >/dev/null || { \
 		echo "make: mvn was not found; install Maven 3.8 or newer (https://maven.apache.org) and try again" >&2; exit 1; }
-	$(JAVA_BUILD) verify -Pdist
+	@$(STAGE) "building for Java" env $(JAVA_BUILD) test-compile -Pdist
+
+java-tests:
+	@$(STAGE) Java env $(JAVA_BUILD) verify -Pdist
 
 java-17: jni ## Test the Netty transport, and what stands on it, on Java 17, where it calls libquoit by JNI; ARGS=-Psuite as java-suite
 	@java/jdk >/dev/null
@@ -207,15 +225,20 @@ DOTNET_REMEDY := install the .NET SDK 10 or newer, https://dotnet.microsoft.com/
 DOTNET_SOURCE = $(if $(DOTNET_NUGET_OFFLINE),--source "$(DOTNET_NUGET_OFFLINE)")
 
 # The build has every analyzer's warnings and those of code style as errors, so that format looks for white space alone.
-dotnet: capi ## Build libquoit, and lint and test the Kestrel transport, its samples and its package
-	@$(STAGE) .NET $(MAKE) --no-print-directory dotnet-tests
+dotnet: dotnet-build ## Build libquoit, and lint and test the Kestrel transport, its samples and its package
+	@$(MAKE) --no-print-directory dotnet-tests
 
-dotnet-tests:
+dotnet-build: capi
+	@$(STAGE) "building for .NET" $(MAKE) --no-print-directory dotnet-lints
+
+dotnet-lints:
 	@command -v $(DOTNET) >/dev/null || { echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; }
 	$(DOTNET) restore dotnet/Quoit.slnx --nologo --verbosity quiet $(DOTNET_SOURCE)
 	$(DOTNET) format whitespace dotnet/Quoit.slnx --no-restore --verify-no-changes
 	$(DOTNET) build dotnet/Quoit.slnx --no-restore --nologo --verbosity quiet
-	$(WITH_LIBRARY) $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
+
+dotnet-tests:
+	@$(STAGE) .NET env $(WITH_LIBRARY) $(DOTNET) test dotnet/Quoit.slnx --no-build --nologo \
 		--results-directory target/dotnet/results
 
 AUTOBAHN := target/autobahn
@@ -452,6 +475,9 @@ loom: toolchain ## Try every order in which threads can meet in the core and in 
 
 # `make test` does not run them, but they go on compiling: unoptimised, which takes least.
 loom-check: toolchain
+	@$(STAGE) "whether loom's tests compile" $(MAKE) --no-print-directory loom-build
+
+loom-build:
 	@set -e; for models in $(LOOM); do \
 		$(CARGO) rustc --quiet --profile test --lib --package $${models%:*} -- --cfg quoit_loom --deny warnings -C opt-level=0; \
 	done
