@@ -1,7 +1,7 @@
 //! Latencies as HdrHistogram's tools read them, in a log.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -69,7 +69,7 @@ impl Latencies {
     pub(crate) fn write_to(&self, log: &mut LogFile) -> Result<(), LoadError> {
         let mut text = Vec::new();
         self.write(&mut text, &[("all", &self.all), ("at-least", &self.at_least)])
-            .and_then(|()| log.file.write_all(&text).map_err(|error| error.to_string()))
+            .and_then(|()| log.replace(&text).map_err(|error| error.to_string()))
             .map_err(|what| log_error(&log.path, &what))
     }
 
@@ -100,16 +100,41 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Makes the file, or empties it: before the run, so that a path that is no good does not cost one.
+    /// Opens the file, or makes it: before the run, so that a path that is no good does not cost one. What is in it stays
+    /// until there is something to write.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be made, or has something else in it than a log: whoever names a file by mistake may have no other copy.
     pub(crate) fn create(path: &Path) -> Result<Self, LoadError> {
-        let file = File::create(path).map_err(|error| log_error(path, &error.to_string()))?;
+        let failed = |error: io::Error| log_error(path, &error.to_string());
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        let is_file = fs::metadata(path).is_ok_and(|there| there.is_file());
+        let mut file = options.read(is_file).open(path).map_err(failed)?;
+        if is_file {
+            let mut first = [0];
+            let is_log = file.read(&mut first).map_err(failed)? == 0 || first == *b"#";
+            if !is_log {
+                return Err(log_error(
+                    path,
+                    "the file is no log of latencies, and is left alone; name another file",
+                ));
+            }
+        }
         Ok(LogFile {
             path: path.to_owned(),
             file,
         })
+    }
+
+    /// Puts a text in place of all that is in the file.
+    fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+        // A pipe or a device has no end, and no beginning.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+        }
+        self.file.write_all(text)
     }
 }
 
@@ -138,7 +163,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("load.hlog");
         latencies.write_to(&mut LogFile::create(&path).unwrap()).unwrap();
-        let text = std::fs::read(&path).unwrap();
+        let text = fs::read(&path).unwrap();
         let found: Vec<_> = IntervalLogIterator::new(&text)
             .filter_map(|entry| match entry.unwrap() {
                 LogEntry::Interval(interval) => Some((

@@ -1,7 +1,7 @@
 //! What is checked before a run starts: descriptors enough, and a server that answers as it should.
 
 use std::io::{self, Read, Write};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use quoit_host::DescriptorLimit;
 use quoit_host::ports;
@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::protocol::{Outcomes, Protocol, WrongKind};
 use super::request_reply::{Reply, RequestReply};
 use super::rpc::{Rpc, RpcStreams};
-use super::target::{BlockingStream, ConnectOptions, Target};
+use super::target::{BlockingStream, ConnectOptions, Patience, Target, unless_over};
 
 /// Descriptors besides those of the run: standard streams, terminal, the caller's own.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -66,12 +66,12 @@ pub(super) fn ensure_ports(plan: &Plan) -> Result<(), LoadError> {
 ///
 /// # Errors
 /// The server cannot be reached, or does not echo.
-pub(super) fn check_echo(plan: &Plan, echo: &mut Echo) -> Result<(), LoadError> {
+pub(super) fn check_echo(plan: &Plan, stop: &AtomicBool, echo: &mut Echo) -> Result<(), LoadError> {
     // No connection of the run has this id.
     let mut state = echo.connection(u32::MAX);
     let mut message = Vec::new();
     echo.append_request(&mut state, &mut message);
-    let reply = exchange(plan, &message, "an echo message", |input| {
+    let reply = exchange(plan, stop, &message, "an echo message", |input| {
         match echo.take_reply(&mut state, input) {
             (consumed, Some(_)) if consumed < input.len() => Err("more came back than was sent".to_owned()),
             (_, Some(Reply::Wrong(wrong))) => Err(wrong.what),
@@ -89,12 +89,13 @@ pub(super) fn check_echo(plan: &Plan, echo: &mut Echo) -> Result<(), LoadError> 
 /// expected.
 pub(super) fn record_http(
     plan: &Plan,
+    stop: &AtomicBool,
     path: &str,
     request: &[u8],
     expect: Option<&[u8]>,
 ) -> Result<Recorded, LoadError> {
     let mut recorder = Recorder::default();
-    exchange(plan, request, &format!("the request for {path}"), |input| {
+    exchange(plan, stop, request, &format!("the request for {path}"), |input| {
         recorder.take(input)
     })
     .and_then(|()| {
@@ -111,14 +112,14 @@ pub(super) fn record_http(
 ///
 /// # Errors
 /// The server cannot be reached, or does not speak the protocol.
-pub(super) fn check_rpc(plan: &Plan, streams: &RpcStreams) -> Result<(), LoadError> {
+pub(super) fn check_rpc(plan: &Plan, stop: &AtomicBool, streams: &RpcStreams) -> Result<(), LoadError> {
     let mut rpc = Rpc::new(streams.single(), 1);
     // No connection of the run has this id.
     let mut state = rpc.connection(u32::MAX, 0);
     let mut request = Vec::new();
     rpc.begin(&mut state, 0, &mut request);
     let mut found = Found::default();
-    exchange(plan, &request, "an rpc stream of one message", |input| {
+    exchange(plan, stop, &request, "an rpc stream of one message", |input| {
         rpc.take(&mut state, input, 0, &mut found);
         match found.wrong.take() {
             Some(what) => Err(what),
@@ -152,6 +153,8 @@ impl Outcomes for Found {
 }
 
 enum Failure {
+    /// The run is to stop.
+    Interrupted,
     /// The server cannot be reached.
     Connect(io::Error),
     /// The connection failed before the reply was complete.
@@ -162,6 +165,9 @@ enum Failure {
 
 fn advise(target: &Target, failure: &Failure, about_reply: &str) -> LoadError {
     LoadError::new(match failure {
+        Failure::Interrupted => {
+            format!("interrupted before {target} had passed the check; nothing was measured")
+        }
         Failure::Connect(error) => {
             format!("cannot connect to {target}: {error}; is the server running and listening there?")
         }
@@ -173,6 +179,7 @@ fn advise(target: &Target, failure: &Failure, about_reply: &str) -> LoadError {
 /// Sends `request` over a new connection, and gives what comes back to `take` until that returns `true`.
 fn exchange(
     plan: &Plan,
+    stop: &AtomicBool,
     request: &[u8],
     name: &str,
     mut take: impl FnMut(&[u8]) -> Result<bool, String>,
@@ -181,16 +188,23 @@ fn exchange(
         source: plan.sources.first().copied(),
         ..ConnectOptions::default()
     };
+    let patience = Patience {
+        timeout: plan.timeout,
+        stop,
+    };
     let mut stream = plan
         .target
-        .connect_blocking(options, plan.timeout)
-        .map_err(Failure::Connect)?;
+        .connect_blocking(options, patience)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => Failure::Interrupted,
+            _ => Failure::Connect(error),
+        })?;
     let mut writer = stream.duplicate().map_err(Failure::Connect)?;
     std::thread::scope(|scope| {
         // A server may send back before it has read all: writing and reading must go on side by side. If
         // writing fails, so does the connection, and reading says why.
         let writing = scope.spawn(move || writer.write_all(request));
-        let read = read_reply(&mut *stream, name, plan.timeout, &mut take);
+        let read = read_reply(&mut *stream, name, patience, &mut take);
         // Ends the writer's wait for room, if the reply went wrong before the request was sent.
         drop(stream.end());
         let written = writing.join();
@@ -208,21 +222,23 @@ fn exchange(
 fn read_reply(
     stream: &mut dyn BlockingStream,
     name: &str,
-    timeout: Duration,
+    patience: Patience<'_>,
     take: &mut impl FnMut(&[u8]) -> Result<bool, String>,
 ) -> Result<(), Failure> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        match Read::read(stream, &mut buffer) {
+        match patience.wait(|_| unless_over(Read::read(stream, &mut buffer))) {
             Ok(0) => return Err(Failure::Connection(format!("it closed the connection on {name}"))),
             Ok(length) => {
                 if take(&buffer[..length]).map_err(Failure::Reply)? {
                     return Ok(());
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(Failure::Interrupted),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(Failure::Connection(format!(
-                    "no reply to {name} within {timeout:?}"
+                    "no reply to {name} within {:?}",
+                    patience.timeout
                 )));
             }
             Err(error) => {

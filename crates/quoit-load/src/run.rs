@@ -50,7 +50,7 @@ pub(crate) fn run(
         Workload::Datagrams(datagrams) => udp::run(plan, datagrams, stop, observe),
         Workload::Echo { sizes } => {
             let mut echo = Echo::new(sizes.clone(), plan.seed);
-            check_echo(plan, &mut echo)?;
+            check_echo(plan, stop, &mut echo)?;
             run_protocol(plan, &InOrder(echo), stop, observe)
         }
         Workload::Http {
@@ -60,11 +60,11 @@ pub(crate) fn run(
             expect,
         } => {
             let request = http::request(path, host, *body);
-            let recorded = record_http(plan, path, &request, expect.as_deref())?;
+            let recorded = record_http(plan, stop, path, &request, expect.as_deref())?;
             run_protocol(plan, &InOrder(Http::new(request, recorded)), stop, observe)
         }
         Workload::Rpc(streams) => {
-            check_rpc(plan, streams)?;
+            check_rpc(plan, stop, streams)?;
             run_protocol(plan, &Rpc::new(*streams, plan.pipeline), stop, observe)
         }
     }

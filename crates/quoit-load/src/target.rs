@@ -3,14 +3,18 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net as unix;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, Type};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockAddr, Type};
 
 use super::system::bind_address_only;
 
@@ -73,6 +77,15 @@ impl Target {
         }
     }
 
+    /// The same for a socket that is made before it is connected.
+    fn unix_socket_address(&self) -> io::Result<SockAddr> {
+        match self {
+            Target::UnixAbstract(name) => SockAddr::unix(format!("\0{name}")),
+            Target::UnixPath(path) => SockAddr::unix(path),
+            Target::Ip(address) => Ok((*address).into()),
+        }
+    }
+
     /// Starts a connection that does not block. Its outcome arrives as writability.
     ///
     /// # Errors
@@ -89,31 +102,114 @@ impl Target {
         }
     }
 
-    /// Opens a connection that blocks, for the check before a run.
+    /// Opens a connection that blocks, for the check before a run. A read of it waits for no longer than [`TICK`].
     ///
     /// # Errors
-    /// Those of socket(2), bind(2) and connect(2), and `TimedOut` for TCP.
+    /// Those of socket(2), bind(2) and connect(2), and of [`Patience`].
     pub(crate) fn connect_blocking(
         &self,
         options: ConnectOptions,
-        timeout: Duration,
+        patience: Patience<'_>,
     ) -> io::Result<Box<dyn BlockingStream>> {
+        let (read, write) = (Some(patience.timeout.min(TICK)), Some(patience.timeout));
         match self {
             Target::Ip(address) => {
                 let socket = tcp_socket(*address, options)?;
-                socket.connect_timeout(&(*address).into(), timeout)?;
+                socket.set_nonblocking(true)?;
+                match socket.connect(&(*address).into()) {
+                    Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+                    _ => patience.wait(|tick| established(&socket, tick))?,
+                }
+                socket.set_nonblocking(false)?;
                 let stream = std::net::TcpStream::from(socket);
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(timeout))?;
+                stream.set_read_timeout(read)?;
+                stream.set_write_timeout(write)?;
                 Ok(Box::new(stream))
             }
             _ => {
-                let stream = unix::UnixStream::connect_addr(&self.unix_address()?)?;
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(timeout))?;
+                let address = self.unix_socket_address()?;
+                let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                let stream = unix::UnixStream::from(OwnedFd::from(socket));
+                let connected = patience.wait(|tick| {
+                    // Connecting waits for room in the listener's queue as long as a send may wait (unix(7), EAGAIN).
+                    stream.set_write_timeout(Some(tick))?;
+                    unless_over(socket2::SockRef::from(&stream).connect(&address))
+                });
+                connected.map_err(|error| match error.kind() {
+                    io::ErrorKind::TimedOut => io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        format!(
+                            "its queue is full, and it accepted nobody within {:?}",
+                            patience.timeout
+                        ),
+                    ),
+                    _ => error,
+                })?;
+                stream.set_read_timeout(read)?;
+                stream.set_write_timeout(write)?;
                 Ok(Box::new(stream))
             }
         }
+    }
+}
+
+/// Between two looks at the order to stop.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long something that blocks is waited for, and the order to stop that ends the wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    pub(crate) timeout: Duration,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Patience<'_> {
+    /// Lets `piece` wait for a part of the time, again and again, until it has something.
+    ///
+    /// # Errors
+    /// Those of `piece`; `TimedOut` when the time is over; `Interrupted` when the run is to stop.
+    pub(crate) fn wait<T>(self, mut piece: impl FnMut(Duration) -> io::Result<Option<T>>) -> io::Result<T> {
+        let begun = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let left = self.timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if let Some(found) = piece(left.min(TICK))? {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// What a call that blocks has come to; nothing yet, if its time was over or a signal came.
+pub(crate) fn unless_over<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until a connection attempt has come to its end, which may be an error.
+fn established(socket: &socket2::Socket, tick: Duration) -> io::Result<Option<()>> {
+    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+    // What is longer than it holds is longer than a tick.
+    let tick = Timespec::try_from(tick).ok();
+    match poll(&mut polled, tick.as_ref()) {
+        Ok(0) | Err(Errno::INTR) => Ok(None),
+        Ok(_) => socket.take_error()?.map_or(Ok(Some(())), Err),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -42,7 +42,7 @@ use quoit_workload::{SinkReport, Work};
 use arguments::Protocol;
 use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
-use hand_over::{Giver, Offer, Use};
+use hand_over::{Giver, Offer, Taken, Use};
 use http_server::{HttpServer, Timeouts};
 use idle::Idle;
 use manager::Manager;
@@ -90,7 +90,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
         socket.map_or(Listen::Address(address), Listen::Socket)
     });
     let shows_metrics = metrics_listen.is_some();
-    let mut offer = Offer::default();
+    let mut offer = Offer::after(taken.as_ref().map(Taken::files).unwrap_or_default());
     if hand_over.is_some() {
         config.listeners = std::mem::take(&mut config.listeners)
             .into_iter()

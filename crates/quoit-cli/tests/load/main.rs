@@ -1,6 +1,8 @@
 //! `quoit load` as a program, against small servers on threads of the test.
 
 mod churn;
+mod files;
+mod limits;
 mod open_loop;
 mod output;
 mod servers;

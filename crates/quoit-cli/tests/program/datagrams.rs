@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Child, ChildStdout, Stdio};
 
 use quoit_skipped::{needs_root, this_test};
@@ -395,5 +396,34 @@ fn wrong_options_are_refused() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{options}: {text}");
         assert!(text.contains(expected), "{options}: {text}");
+    }
+}
+
+/// As the servers of connections do: a server that was killed leaves the file of its socket behind.
+#[test]
+fn the_file_of_a_unix_socket_that_nobody_has_is_replaced_and_no_other() {
+    for engine in engines() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("echo");
+        let arguments = format!("udp-echo --engine {engine} --listen unix:{}", path.display());
+        // Killed when dropped.
+        drop(Server::start(&arguments));
+        assert!(path.exists());
+        let mut server = Server::start(&arguments);
+        let refused = error_line(&run(&format!("serve {arguments}")), 1);
+        assert!(refused.contains("Address already in use"), "{refused}");
+        let client = UnixDatagram::bind(folder.path().join("client")).expect("it is bound");
+        client.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+        client.send_to(b"still here?", &path).expect("it is sent");
+        let mut answer = [0; 20];
+        let length = client.recv(&mut answer).expect("it answers");
+        assert_eq!(&answer[..length], b"still here?");
+        server.terminate();
+        server.ends_with(0);
+        assert!(!path.exists());
+
+        let _stream = UnixListener::bind(&path).expect("it is free");
+        error_line(&run(&format!("serve {arguments}")), 1);
+        assert!(path.exists());
     }
 }

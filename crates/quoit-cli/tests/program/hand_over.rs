@@ -15,6 +15,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::manager::with_inherited;
 use crate::support::{
     Client, PATIENCE, Server, connect, connect_unix, engines, error_line, quoit, run, signal,
 };
@@ -273,20 +274,25 @@ fn only_one_takes_over_at_a_time() {
     assert!(line.contains(&expected), "{line}");
 }
 
+/// Sends a line, and descriptors with it.
+fn give(stream: &UnixStream, line: &str, descriptors: &[BorrowedFd<'_>]) {
+    let rights = SendAncillaryMessage::ScmRights(descriptors);
+    let mut space = vec![MaybeUninit::uninit(); rights.size()];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(control.push(rights));
+    }
+    let bytes = IoSlice::new(line.as_bytes());
+    sendmsg(stream, &[bytes], &mut control, SendFlags::empty()).unwrap();
+}
+
 /// A predecessor that hands over what the test says.
 fn hand_over(place: &Place, line: &str, descriptors: &[BorrowedFd<'_>], arguments: &str) -> String {
     let listener = UnixListener::bind(&place.path).unwrap();
     std::thread::scope(|scope| {
         let refusal = scope.spawn(|| place.refusal(arguments));
         let (stream, _) = listener.accept().unwrap();
-        let rights = SendAncillaryMessage::ScmRights(descriptors);
-        let mut space = vec![MaybeUninit::uninit(); rights.size()];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() {
-            assert!(control.push(rights));
-        }
-        let bytes = IoSlice::new(line.as_bytes());
-        sendmsg(&stream, &[bytes], &mut control, SendFlags::empty()).unwrap();
+        give(&stream, line, descriptors);
         drop(stream);
         refusal.join().unwrap()
     })
@@ -497,4 +503,87 @@ fn restarts_under_load_lose_no_request() {
         let reconnects = report["reconnects"].as_u64().unwrap();
         assert!(reconnects >= CONNECTIONS, "{report:#}");
     }
+}
+
+/// Where one of the sockets is a Unix socket, its file is the last process's to remove, whoever has made it.
+#[test]
+fn the_file_of_a_unix_socket_goes_with_the_last_process_that_serves() {
+    let place = Place::new();
+    let at = |name: &str| format!("unix:{}/{name}", place.folder.path().display());
+    let listen = format!("http --listen {} --metrics {}", at("served"), at("metrics"));
+    let mut first = place.serve(&listen);
+    let mut second = place.serve(&listen);
+    first.ends_with(0);
+    let mut third = place.serve(&listen);
+    second.ends_with(0);
+    for name in ["served", "metrics"] {
+        let mut client = Client::new(connect_unix(&at(name)));
+        assert_eq!(client.get("/healthz").status, 200);
+    }
+    let mut files = place.files();
+    files.sort();
+    assert_eq!(files, ["hand-over", "metrics", "served"]);
+    // Nobody listens there any more where the next one does not want to.
+    let mut last = place.serve(&format!("http --listen {}", at("served")));
+    last.message("quoit serve: took over from process ");
+    third.ends_with(0);
+    let mut files = place.files();
+    files.sort();
+    assert_eq!(files, ["hand-over", "served"]);
+    last.terminate();
+    last.ends_with(0);
+    assert!(place.files().is_empty(), "{:?}", place.files());
+}
+
+/// It is the predecessor's for as long as that serves; and one that a service manager has made is nobody's here.
+#[test]
+fn the_file_of_a_unix_socket_stays_where_another_has_it() {
+    let place = Place::new();
+    let path = place.folder.path().join("served");
+    let listen = format!("http --listen unix:{}", path.display());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut first = place.serve(&listen);
+    let second = place.serve(&listen);
+    first.ends_with(0);
+    place.refusal(&format!("{listen} --listen {}", taken.local_addr().unwrap()));
+    second.message("quoit serve: process ");
+    let mut client = Client::new(connect_unix(&format!("unix:{}", path.display())));
+    assert_eq!(client.get("/healthz").status, 200);
+    drop((client, second));
+
+    let place = Place::new();
+    let path = place.folder.path().join("activated");
+    let activated = UnixListener::bind(&path).unwrap();
+    let command = with_inherited(activated, "1", &place.arguments("http"));
+    let mut first = Server::start_command(command, 1);
+    let mut second = place.serve("http");
+    first.ends_with(0);
+    second.terminate();
+    second.ends_with(0);
+    assert_eq!(place.files(), ["activated"]);
+}
+
+/// It may have heard that it is to drain, and stand still. Who gave up then would leave nobody to serve.
+#[test]
+fn a_predecessor_that_does_not_say_that_it_drains_is_no_reason_not_to_serve() {
+    let place = Place::new();
+    let served = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = served.local_addr().unwrap().to_string();
+    let old = UnixListener::bind(&place.path).unwrap();
+    let (stream, mut new) = std::thread::scope(|scope| {
+        let new = scope.spawn(|| place.serve(&format!("http --listen {address}")));
+        let (stream, _) = old.accept().unwrap();
+        give(&stream, "quoit-hand-over 1 connections\n", &[served.as_fd()]);
+        let mut said = String::new();
+        BufReader::new(&stream).read_line(&mut said).unwrap();
+        assert_eq!(said, "ready\n");
+        (stream, new.join().unwrap())
+    });
+    let said = new.message("quoit serve: warning: process ");
+    assert!(said.ends_with("; this one serves beside it"), "{said}");
+    is_served(&address);
+    drop((stream, old));
+    new.terminate();
+    new.ends_with(0);
+    assert!(place.files().is_empty(), "{:?}", place.files());
 }

@@ -14,13 +14,13 @@ use tempfile::TempDir;
 use crate::support::{output, quoit, run};
 
 /// A folder with an experiment, and with the results of its run.
-struct Lab {
+pub(crate) struct Lab {
     folder: TempDir,
 }
 
 impl Lab {
     /// Servers and cases of the experiment; the baseline is `base`.
-    fn new(rest: &str) -> Self {
+    pub(crate) fn new(rest: &str) -> Self {
         let lab = Self {
             folder: tempfile::tempdir().unwrap(),
         };
@@ -32,7 +32,7 @@ impl Lab {
         lab
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -44,7 +44,7 @@ impl Lab {
         command
     }
 
-    fn run(&self, arguments: &str) -> Output {
+    pub(crate) fn run(&self, arguments: &str) -> Output {
         output(self.command(arguments))
     }
 
@@ -74,7 +74,7 @@ impl Lab {
 }
 
 /// A server on our epoll engine.
-fn server(name: &str) -> String {
+pub(crate) fn server(name: &str) -> String {
     format!(
         "[[server]]\nname = \"{name}\"\nmetrics = \"apart\"\nexpects = [\"engine=epoll\"]\n\
          command = \"{{quoit}} serve {{protocol}} --listen {{listen}} --engine epoll --metrics {{metrics}}\"\n"
@@ -86,7 +86,7 @@ fn script(name: &str, script: &str) -> String {
     format!("[[server]]\nname = \"{name}\"\ncommand = '''sh -c \"{script}\"'''\n")
 }
 
-const ECHO: &str = "[workload]\nprotocol = \"echo\"\nsize = 64\nconnections = 4\n";
+pub(crate) const ECHO: &str = "[workload]\nprotocol = \"echo\"\nsize = 64\nconnections = 4\n";
 
 fn slices(results: &Value) -> &Vec<Value> {
     results["cases"][0]["slices"].as_array().unwrap()

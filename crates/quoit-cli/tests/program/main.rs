@@ -20,6 +20,7 @@ mod lab_datagrams;
 mod lab_network;
 mod lab_remote;
 mod lab_run;
+mod lab_unwritten;
 mod large;
 mod loading;
 mod manager;

@@ -214,7 +214,7 @@ fn the_metrics_say_when_a_drain_is_over() {
 }
 
 /// `quoit serve` with this as descriptor 3, as a manager passes it.
-fn with_inherited(descriptor: impl Into<OwnedFd>, count: &str, arguments: &str) -> Command {
+pub(crate) fn with_inherited(descriptor: impl Into<OwnedFd>, count: &str, arguments: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", "exec 3<&0 </dev/null; LISTEN_PID=$$ exec \"$0\" serve $1"])

@@ -82,8 +82,8 @@ pub(crate) struct Ran {
 /// Runs an experiment, writes its results and prints them.
 ///
 /// # Errors
-/// Those of [`measure`]; the results cannot be written. What goes wrong while it is measured is in the results, and the
-/// exit code says so.
+/// Those of [`measure`]; the results cannot be written or printed, of which either is done all the same. What goes wrong while
+/// it is measured is in the results, and the exit code says so.
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let folder = |experiment: &str| arguments.folder(experiment);
     let Ran {
@@ -96,20 +96,23 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         arguments.resumes(),
         folder,
     )?;
-    output::write(&folder, &results, arguments.prints_json())?;
+    let written = output::write(&folder, &results);
+    let printed = output::print(&results, arguments.prints_json());
+    let goes_on = format!(
+        "what was measured is kept, and the same command with --out {} --resume goes on",
+        folder.display()
+    );
+    match &halted {
+        None => {}
+        Some(Halt::Interrupted) => console::say(format_args!("quoit lab: interrupted; {goes_on}")),
+        Some(Halt::Failed(error)) => console::say(format_args!("quoit lab: {error}")),
+    }
+    // Where the disk is full, what was measured is in the journal, but for the pair that was the last.
+    written.map_err(|error| LabError::new(format!("{error}; {goes_on}")))?;
+    printed?;
     Ok(match halted {
         None => ExitCode::SUCCESS,
-        Some(Halt::Interrupted) => {
-            console::say(format_args!(
-                "quoit lab: interrupted; what was measured is kept, and the same command with --out {} --resume goes on",
-                folder.display()
-            ));
-            ExitCode::FAILURE
-        }
-        Some(Halt::Failed(error)) => {
-            console::say(format_args!("quoit lab: {error}"));
-            ExitCode::FAILURE
-        }
+        Some(_) => ExitCode::FAILURE,
     })
 }
 

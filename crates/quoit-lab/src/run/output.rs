@@ -126,16 +126,24 @@ impl Found<'_> {
     }
 }
 
-/// Writes the results and the page into the folder of the run, and then prints the results.
+/// Writes the results and the page into the folder of the run.
 ///
 /// # Errors
-/// The folder or standard output cannot be written to.
-pub(crate) fn write(folder: &Path, results: &Results, as_json: bool) -> Result<()> {
+/// The folder cannot be written to.
+pub(crate) fn write(folder: &Path, results: &Results) -> Result<()> {
     let (raw, page) = (folder.join(RESULTS), folder.join(PAGE));
     results::write(&raw, results)?;
     results::replace(&page, report::page(slice::from_ref(results))?.as_bytes())?;
     console::say(format_args!("raw results: {}", raw.display()));
     console::say(format_args!("page:        {}", page.display()));
+    Ok(())
+}
+
+/// Prints the results.
+///
+/// # Errors
+/// Standard output cannot be written to.
+pub(crate) fn print(results: &Results, as_json: bool) -> Result<()> {
     if as_json {
         let json = serde_json::to_string_pretty(results)
             .map_err(|error| LabError::new(format!("writing the results as JSON: {error}")))?;

@@ -65,16 +65,20 @@ pub(super) fn publish(
     json: bool,
     log: Option<LogFile>,
 ) -> Result<Option<String>, LoadError> {
-    if let (Some(mut log), Some(latencies)) = (log, latencies) {
-        latencies.write_to(&mut log)?;
-    }
     let text = if json {
         serde_json::to_string(&report).map_err(io::Error::from)
     } else {
         Ok(report.to_table())
     };
-    text.and_then(|text| console::print(&format!("{text}\n")))
-        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")))?;
+    let printed = text
+        .and_then(|text| console::print(&format!("{text}\n")))
+        .map_err(|error| LoadError::new(format!("cannot write the report to standard output: {error}")));
+    // Where one of the two cannot be written, the other is what is left of the run.
+    let logged = match (log, latencies) {
+        (Some(mut log), Some(latencies)) => latencies.write_to(&mut log),
+        _ => Ok(()),
+    };
+    printed.and(logged)?;
     Ok(report.ended.invalid)
 }
 

@@ -46,6 +46,14 @@ impl ReplyReader {
         self.stage == Stage::Head && self.carried.is_empty()
     }
 
+    /// Bytes of the body, or of its chunk, that are to come by what the server has said.
+    pub(super) fn announced(&self) -> u64 {
+        match self.stage {
+            Stage::Body { left } | Stage::ChunkData { left } => left,
+            _ => 0,
+        }
+    }
+
     /// Reads `input` up to the end of the current reply: how many bytes it took, and whether the reply
     /// ended.
     ///

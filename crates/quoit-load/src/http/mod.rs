@@ -19,6 +19,9 @@ use self::framing::{ReplyParts, ReplyReader, shown};
 use super::protocol::WrongKind;
 use super::request_reply::{Reply, RequestReply};
 
+/// The longest reply that is recorded: it is kept in memory twice, and a server need not end the one that it sends.
+const LONGEST_RECORDED: u64 = 256 * 1024 * 1024;
+
 /// Sends one request over and over and expects the recorded reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
@@ -259,9 +262,16 @@ impl Recorder {
     /// Takes the next piece: whether the reply is complete.
     ///
     /// # Errors
-    /// What is wrong with the reply: it must be understood, have the status 200 and be all that was sent.
+    /// What is wrong with the reply: it must be understood, have the status 200, be all that was sent, and not be too
+    /// long to be kept.
     pub(crate) fn take(&mut self, input: &[u8]) -> Result<bool, String> {
         let (consumed, complete) = self.reader.read(input, &mut self.recorded)?;
+        let length = (self.recorded.raw.len() + consumed) as u64;
+        if length.saturating_add(self.reader.announced()) > LONGEST_RECORDED {
+            return Err(format!(
+                "the reply has more than {LONGEST_RECORDED} bytes, which is the most that is kept to compare others with"
+            ));
+        }
         self.recorded.raw.extend_from_slice(&input[..consumed]);
         if !complete {
             return Ok(false);

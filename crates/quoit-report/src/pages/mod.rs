@@ -164,8 +164,15 @@ fn undeclared(experiment: &str, server: &str) -> String {
     )
 }
 
-/// All results that are kept, in the order of the experiments. Without the folder there are none.
+/// All results that are kept, in the order of the experiments. The folder must be there: all pages would go that are made
+/// of what is in it.
 fn read_all(folder: &Path, known: &[Known]) -> Result<Vec<Results>> {
+    if !folder.is_dir() {
+        return Err(ReportError::new(format!(
+            "there is no folder {} of result files; start it where the repository is, or name the folder with --results",
+            folder.display()
+        )));
+    }
     let mut files = files_of(folder)?;
     let mut all = Vec::new();
     for experiment in known {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::console;
-use super::error::Result;
+use super::error::{ReportError, Result};
 use super::results;
 
 pub use html::page;
@@ -39,11 +39,18 @@ pub struct ReportArguments {
 /// Writes or prints the report.
 ///
 /// # Errors
-/// A file holds no results of a run, or the page or standard output cannot be written.
+/// A file holds no results of a run, the page was to replace such, or it or standard output cannot be written.
 pub fn run(arguments: &ReportArguments) -> Result<()> {
     let read = |path: &PathBuf| results::read(path);
     let runs = arguments.files.iter().map(read).collect::<Result<Vec<_>>>()?;
     if let Some(path) = &arguments.html {
+        // Of a pipe, looking would take what is in it.
+        if path.is_file() && results::read(path).is_ok() {
+            return Err(ReportError::new(format!(
+                "{} holds results of a run, and is left alone; name another file for the page",
+                path.display()
+            )));
+        }
         results::replace(path, page(&runs)?.as_bytes())?;
         console::say(format_args!("wrote {}", path.display()));
     }

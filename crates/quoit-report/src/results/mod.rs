@@ -52,19 +52,28 @@ pub fn write(path: &Path, results: &Results) -> Result<()> {
     replace(path, json.as_bytes())
 }
 
-/// Puts a complete file in place of what is there: a reader never sees half of it.
+/// Puts a complete file in place of what is there: a reader never sees half of it. A link is followed. What is no file,
+/// such as a pipe or `/dev/stdout`, is written to: in its place a file would be wrong, and `/dev` is everybody's.
 pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    let mut beside: OsString = path.as_os_str().to_owned();
+    let failed = |error: io::Error| {
+        ReportError::new(format!(
+            "writing {}: {error}; choose a folder that exists and may be written to",
+            path.display()
+        ))
+    };
+    let target = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => return fs::write(path, content).map_err(failed),
+        Ok(_) => fs::canonicalize(path).map_err(failed)?,
+        Err(_) => path.to_owned(),
+    };
+    let mut beside: OsString = target.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     fs::write(&beside, content)
-        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| fs::rename(&beside, &target))
         .map_err(|error| {
             // It may never have been made.
             let _ = fs::remove_file(&beside);
-            ReportError::new(format!(
-                "writing {}: {error}; choose a folder that exists and may be written to",
-                path.display()
-            ))
+            failed(error)
         })
 }
 

@@ -7,6 +7,11 @@ mod echo;
 mod figures;
 mod sink;
 
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::sync::Mutex;
 
 use quoit::{Address, DatagramOptions, DatagramSocket, DatagramSocketId, Loop, LoopIndex, Steering, Token};
@@ -43,6 +48,9 @@ impl Sockets {
         let mut waiting: Vec<Vec<DatagramSocket>> = (0..loops).map(|_| Vec::new()).collect();
         let mut bound = Vec::new();
         for address in addresses {
+            if let Address::UnixPath(path) = address {
+                remove_stale(path);
+            }
             let options = &DatagramOptions {
                 receive_local_address: matches!(address, Address::Tcp(address) if address.ip().is_unspecified()),
                 ..options.clone()
@@ -88,5 +96,25 @@ impl Sockets {
             .get_mut(usize::from(index.get()))
             .map(std::mem::take)
             .unwrap_or_default()
+    }
+}
+
+/// Removes the file of a Unix socket that nobody has any more: a server that was killed leaves it, and the next one could
+/// not start. Whatever else is there, binding says that it is in the way.
+fn remove_stale(path: &Path) {
+    let identity = || {
+        let file = fs::symlink_metadata(path).ok()?;
+        file.file_type().is_socket().then(|| (file.dev(), file.ino()))
+    };
+    let Some(found) = identity() else {
+        return;
+    };
+    // One of a stream is of the wrong type, and so it is told from one that nobody has.
+    let is_stale = UnixDatagram::unbound()
+        .and_then(|probe| probe.connect(path))
+        .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    if is_stale && identity() == Some(found) {
+        // One that cannot be removed is in the way.
+        let _ = fs::remove_file(path);
     }
 }

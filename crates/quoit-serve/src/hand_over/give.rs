@@ -2,15 +2,15 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quoit::listen::{self, SocketFile};
-use quoit::{Listen, ListenOptions, ListenSocket};
+use quoit::{Address, Listen, ListenOptions, ListenSocket};
 use quoit_host::console::say;
 
-use super::{Claim, wire};
+use super::{Claim, HandedFile, wire};
 
 /// How long a successor may take from the sockets to serving on them.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,15 +40,36 @@ impl Use {
     }
 }
 
-/// The listening sockets of this process, to be handed over: each once more.
+/// A listening socket of this process, to be handed over: once more.
+#[derive(Debug)]
+struct Offered {
+    purpose: Use,
+    descriptor: OwnedFd,
+    /// The file of a Unix socket goes with it.
+    with_file: bool,
+}
+
+/// All of them.
 #[derive(Debug, Default)]
 pub(in super::super) struct Offer {
-    sockets: Vec<(Use, OwnedFd)>,
+    sockets: Vec<Offered>,
     /// Of Unix sockets that this process has made: they stay when the sockets are handed over.
     files: Vec<SocketFile>,
+    /// Of Unix sockets that were handed over to this process with their files, and where such may be. They are this
+    /// process's once the predecessor drains.
+    handed: Vec<HandedFile>,
+    may_be_handed: Vec<PathBuf>,
 }
 
 impl Offer {
+    /// Nothing yet, of a process that is handed Unix sockets over with the files at these paths.
+    pub(in super::super) fn after(may_be_handed: Vec<PathBuf>) -> Self {
+        Self {
+            may_be_handed,
+            ..Self::default()
+        }
+    }
+
     /// Listens as is asked for, and keeps the socket for a successor.
     ///
     /// # Errors
@@ -74,8 +95,17 @@ impl Offer {
         let kept = descriptor
             .try_clone()
             .map_err(|error| format!("cannot keep {address} for a successor: {error}"))?;
-        self.sockets.push((purpose, kept));
+        let handed = match &address {
+            Address::UnixPath(path) if self.may_be_handed.contains(path) => HandedFile::at(path),
+            _ => None,
+        };
+        self.sockets.push(Offered {
+            purpose,
+            descriptor: kept,
+            with_file: file.is_some() || handed.is_some(),
+        });
         self.files.extend(file);
+        self.handed.extend(handed);
         let socket = ListenSocket::adopt(descriptor).map_err(|error| error.to_string())?;
         Ok(Listen::Socket(socket))
     }
@@ -159,11 +189,11 @@ impl Giver {
     /// The process drains by itself: from now on whoever comes is told so.
     pub(in super::super) fn drains(&self) {
         let before = std::mem::replace(&mut *lock(&self.0.state), State::Draining);
-        if let Some(offer) = lock(&self.0.offer).take()
-            && matches!(before, State::Taking(_))
-        {
+        match lock(&self.0.offer).take() {
             // The one that has the sockets may come to serve on them.
-            std::mem::forget(offer.files);
+            Some(offer) if matches!(before, State::Taking(_)) => std::mem::forget(offer.files),
+            Some(offer) => offer.handed.iter().for_each(HandedFile::remove),
+            None => {}
         }
     }
 
@@ -223,10 +253,11 @@ impl Shared {
             let offer = lock(&self.offer);
             let sockets = offer.as_ref().map(|offer| &offer.sockets[..]).unwrap_or_default();
             let mut line = wire::HELLO.to_owned();
-            for (purpose, _) in sockets {
-                line = line + " " + purpose.name();
+            for socket in sockets {
+                let with_file = if socket.with_file { wire::WITH_FILE } else { "" };
+                line = line + " " + socket.purpose.name() + with_file;
             }
-            let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+            let descriptors: Vec<_> = sockets.iter().map(|socket| socket.descriptor.as_fd()).collect();
             wire::send(stream, &line, &descriptors).map_err(failed)?;
         }
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;

@@ -36,6 +36,33 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
+/// The file of a Unix socket that was handed over. It stays until it is removed: as long as the predecessor may serve on,
+/// it is that one's.
+#[derive(Debug)]
+struct HandedFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl HandedFile {
+    /// None if it is not there any more, or cannot be told: the two processes may have started in different folders.
+    fn at(path: &Path) -> Option<Self> {
+        let identity = path.is_absolute().then(|| identity(path))?.ok()?;
+        Some(Self {
+            path: path.to_owned(),
+            identity,
+        })
+    }
+
+    /// Removes it, unless the path names another file by then.
+    fn remove(&self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // One that stays is found stale.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 impl Claim {
     /// Makes the socket beside the path, which whoever has it keeps: here is all that may fail.
     fn new(path: &Path) -> io::Result<Self> {

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quoit::{Address, ListenSocket};
 use quoit_host::console::say;
 
 use super::give::Use;
-use super::wire;
+use super::{HandedFile, wire};
 
 /// How long an answer may take: the other end does nothing else.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,6 +26,8 @@ pub(in super::super) struct Taken {
     stream: UnixStream,
     process: i32,
     sockets: Sockets,
+    /// Of Unix sockets whose files are handed over with them.
+    files: Vec<PathBuf>,
 }
 
 /// Takes the sockets of the process that serves at `path`; none if nobody does.
@@ -83,18 +85,24 @@ pub(in super::super) fn take(path: &Path) -> Result<Option<Taken>, String> {
             descriptors.len()
         )));
     }
-    let mut sockets = Vec::new();
-    for (name, descriptor) in uses.into_iter().zip(descriptors) {
+    let (mut sockets, mut files) = (Vec::new(), Vec::new());
+    for (word, descriptor) in uses.into_iter().zip(descriptors) {
+        let without = word.strip_suffix(wire::WITH_FILE);
+        let name = without.unwrap_or(word);
         let purpose = Use::of(name)
             .ok_or_else(|| wrong(format!("handed over a socket for `{name}`, which is unknown")))?;
         let socket = ListenSocket::adopt(descriptor)
             .map_err(|error| wrong(format!("handed over what cannot be used: {error}")))?;
+        if let (Some(_), Address::UnixPath(path)) = (without, socket.address()) {
+            files.push(path.clone());
+        }
         sockets.push((purpose, socket));
     }
     Ok(Some(Taken {
         stream,
         process,
         sockets: Sockets(sockets),
+        files,
     }))
 }
 
@@ -114,10 +122,15 @@ impl Taken {
         all.map(|(_, socket)| socket).collect()
     }
 
+    /// Where the files are that are handed over with their sockets.
+    pub(in super::super) fn files(&self) -> Vec<PathBuf> {
+        self.files.clone()
+    }
+
     /// Tells the predecessor that this process serves, and waits until it accepts nothing more.
     ///
     /// # Errors
-    /// It does not let go of its sockets.
+    /// It says that it keeps its sockets.
     pub(in super::super) fn finish(self) -> Result<(), String> {
         let process = self.process;
         for (_, socket) in &self.sockets.0 {
@@ -127,6 +140,15 @@ impl Taken {
                 socket.address()
             ));
         }
+        let unused: Vec<HandedFile> = self
+            .sockets
+            .0
+            .iter()
+            .filter_map(|(_, socket)| match socket.address() {
+                Address::UnixPath(path) if self.files.contains(path) => HandedFile::at(path),
+                _ => None,
+            })
+            .collect();
         drop(self.sockets);
         let answer = wire::send(&self.stream, wire::READY, &[]).and_then(|()| wire::receive(&self.stream));
         match answer {
@@ -141,14 +163,17 @@ impl Taken {
                     line.escape_debug()
                 ));
             }
-            Err(error) if !is_gone(&error) => {
-                return Err(format!("process {process} does not say that it drains: {error}"));
-            }
+            // It may have heard, and drain later. Who gave up here would leave nobody to serve then; both may accept.
+            Err(error) if !is_gone(&error) => say(format_args!(
+                "quoit serve: warning: process {process} does not say that it drains: {error}; this one serves beside it"
+            )),
             // The sockets are this process's alone, then.
             Ok(_) | Err(_) => say(format_args!(
                 "quoit serve: process {process} ended before it was taken over from"
             )),
         }
+        // Nobody listens there now.
+        unused.iter().for_each(HandedFile::remove);
         Ok(())
     }
 }

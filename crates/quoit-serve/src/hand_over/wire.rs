@@ -14,6 +14,8 @@ use rustix::process::geteuid;
 
 /// What the first line begins with: the protocol and its version.
 pub(super) const HELLO: &str = "quoit-hand-over 1";
+/// Behind what a Unix socket is for: its file is the successor's, too.
+pub(super) const WITH_FILE: &str = "+file";
 /// The successor serves on the sockets.
 pub(super) const READY: &str = "ready";
 /// The predecessor accepts nothing more.
