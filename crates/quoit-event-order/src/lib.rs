@@ -62,8 +62,8 @@ pub struct Connection<N> {
     pub send_failed: bool,
     /// Times that the queue was full, less the times that `Writable` came.
     times_full: u32,
-    /// When its deadlines are due, in nanoseconds: the last one that was set, and earlier ones that may have fired before that.
-    pub deadlines: Vec<u64>,
+    /// When its deadline is due, in nanoseconds, if it has one.
+    pub deadline: Option<u64>,
     /// Lent sends, in order.
     pub lent: VecDeque<Lent>,
     /// The program's.
@@ -204,7 +204,7 @@ impl<N: Default> EventOrder<N> {
             writable_owed: false,
             send_failed: false,
             times_full: 0,
-            deadlines: Vec::new(),
+            deadline: None,
             lent: VecDeque::new(),
             notes: N::default(),
         };
@@ -330,10 +330,8 @@ impl<N> EventOrder<N> {
             }
             Event::Deadline { connection } => {
                 let state = self.not_closing(*connection, event);
-                let due = state.deadlines.iter().position(|&due| due <= now);
-                state
-                    .deadlines
-                    .swap_remove(due.unwrap_or_else(|| panic!("{event:?} is not due")));
+                let due = state.deadline.take();
+                assert!(due.is_some_and(|due| due <= now), "{event:?} is not due");
             }
             Event::Closed {
                 connection,

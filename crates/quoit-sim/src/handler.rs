@@ -118,7 +118,7 @@ impl<E: Engine + 'static> World<E> {
             .is_ok()
             && let Some(state) = self.reference.find(id)
         {
-            state.deadlines.push(now + after);
+            state.deadline = Some(now + after);
         }
     }
 
@@ -510,7 +510,7 @@ impl<E: Engine + 'static> World<E> {
         self.reference.some_paused = true;
         if let Some(state) = self.reference.find(id) {
             let has_closed = state.closing || state.notes.may_be_closing;
-            if result == Some(Ok(())) && !has_closed && state.deadlines.is_empty() {
+            if result == Some(Ok(())) && !has_closed && state.deadline.is_none() {
                 // To clear what is not set changes nothing, and tells whether it is ending.
                 assert_ne!(
                     self.event_loop.set_deadline(id, None),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::command::{Command, HandedOver};
 use crate::counters::{Counters, LiveCounters};
@@ -21,6 +22,9 @@ struct DirectCounts {
     bytes: AtomicU64,
     short: AtomicU64,
 }
+
+/// No time within which to drain.
+const NO_DRAIN: u64 = u64::MAX;
 
 /// What a loop shares with its remotes.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(crate) struct Inbox {
     handing_over: AtomicU32,
     /// The loop drains, and is handed no connection any more: it may end as soon as its own have.
     drains: AtomicBool,
+    /// Nanoseconds within which it is to drain, of who found the queue full when he said so.
+    drain_within: AtomicU64,
     direct: DirectCounts,
     /// Whether to send directly pays now, as the loop has found.
     direct_sends_pay: AtomicBool,
@@ -63,6 +69,7 @@ impl Inbox {
             coming: AtomicU32::new(0),
             handing_over: AtomicU32::new(0),
             drains: AtomicBool::new(false),
+            drain_within: AtomicU64::new(NO_DRAIN),
             direct: DirectCounts::default(),
             direct_sends_pay: AtomicBool::new(true),
             counters: OnceLock::new(),
@@ -205,6 +212,33 @@ impl Inbox {
     /// The loop begins to drain: from now on it is handed no connection, but for those of [`Self::may_be_handed_more`].
     pub(crate) fn begin_to_drain(&self) {
         self.drains.store(true, Ordering::SeqCst);
+    }
+
+    /// Tells the loop to drain within this time, or the shorter one of another who has told it so, and wakes it.
+    fn drain_within(&self, within: Duration) {
+        let within = u64::try_from(within.as_nanos()).unwrap_or(NO_DRAIN);
+        let within = within.min(NO_DRAIN - 1);
+        let mut told = self.drain_within.load(Ordering::Relaxed);
+        while within < told {
+            let exchanged =
+                self.drain_within
+                    .compare_exchange_weak(told, within, Ordering::Relaxed, Ordering::Relaxed);
+            match exchanged {
+                Ok(_) => break,
+                Err(other) => told = other,
+            }
+        }
+        self.wake();
+    }
+
+    /// What [`Self::drain_within`] has told, once.
+    pub(crate) fn take_drain(&self) -> Option<Duration> {
+        // Mostly there is none, and then this is a plain load.
+        if self.drain_within.load(Ordering::Relaxed) == NO_DRAIN {
+            return None;
+        }
+        let within = self.drain_within.swap(NO_DRAIN, Ordering::Relaxed);
+        Some(Duration::from_nanos(within))
     }
 
     /// Whether a connection is on its way from another loop, or may be: to be asked when the loop drains, until it says no.
@@ -378,6 +412,14 @@ impl Remote {
     pub fn wake(&self) {
         if !self.inbox.woken.swap(true, Ordering::AcqRel) {
             self.inbox.wake.wake();
+        }
+    }
+
+    /// Posts [`Command::Drain`], for which there is always room: who drains may be the loop's own handler, which nobody else
+    /// empties the inbox for. Does nothing once the loop is gone.
+    pub(crate) fn drain(&self, within: Duration) {
+        if let Err(PostError::Full(_)) = self.post(Command::Drain { within }) {
+            self.inbox.drain_within(within);
         }
     }
 

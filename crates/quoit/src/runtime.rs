@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::affinity;
-use crate::command::Command;
 use crate::config::{Config, EngineChoice};
 use crate::engine::EngineKind;
 use crate::event_loop::{Accept, ListenerOptions, Loop, TurnError};
@@ -181,7 +180,7 @@ impl Runtime {
                         within: event_loop.config().close_deadline,
                         drained: false,
                     };
-                    // The loop is dropped before `others`, which must not wait for room in its inbox.
+                    // The loop is dropped before `others`, which tell nobody who is gone.
                     let result = run(event_loop);
                     others.drained = result.is_ok();
                     result
@@ -218,7 +217,7 @@ impl Runtime {
         self.workers.iter().map(|(remote, _)| remote)
     }
 
-    /// Tells every loop to drain; see [`Command::Drain`]. Then [`Runtime::join`].
+    /// Tells every loop to drain; see [`Command::Drain`](crate::Command::Drain). Then [`Runtime::join`].
     pub fn drain(&self, within: Duration) {
         drain(self.remotes(), within);
     }
@@ -272,7 +271,7 @@ impl From<Remote> for Drainer {
 }
 
 impl Drainer {
-    /// Tells every loop to drain; see [`Command::Drain`].
+    /// Tells every loop to drain; see [`Command::Drain`](crate::Command::Drain).
     pub fn drain(&self, within: Duration) {
         drain(self.remotes.iter(), within);
     }
@@ -294,14 +293,7 @@ impl Drop for DrainOthers {
 }
 
 fn drain<'a>(remotes: impl Iterator<Item = &'a Remote>, within: Duration) {
-    for remote in remotes {
-        let mut command = Command::Drain { within };
-        // A full inbox is being emptied at this moment; a loop that is gone has nothing to drain.
-        while let Err(crate::PostError::Full(back)) = remote.post(command) {
-            command = back;
-            std::thread::yield_now();
-        }
-    }
+    remotes.for_each(|remote| remote.drain(within));
 }
 
 impl Drop for Runtime {

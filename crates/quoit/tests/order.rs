@@ -226,3 +226,33 @@ fn many_pauses_and_closes_in_one_turn_look_at_each_event_a_few_times() {
         );
     }
 }
+
+/// A deadline that its handler moves when it hears of the peer in the same turn is not told to it any more.
+#[test]
+fn a_deadline_in_hand_is_dropped_once_it_is_moved() {
+    guard(120);
+    for engine in engines() {
+        let (mut event_loop, connection, far) = with_one(engine);
+        let mut events = Events::with_capacity(8);
+        let mut comes = |event_loop: &mut Loop| {
+            event_loop.set_deadline(connection, Some(Duration::ZERO)).unwrap();
+            loop {
+                event_loop.turn([], &mut events, None).unwrap();
+                let is_deadline = |event: &Event| matches!(event, Event::Deadline { .. });
+                if let Some(event) = events.drain().find(is_deadline) {
+                    return event;
+                }
+            }
+        };
+        for moved in [Some(support::PATIENCE), None] {
+            let event = comes(&mut event_loop);
+            event_loop.set_deadline(connection, moved).unwrap();
+            let admitted = Delivery::default().admit(&mut event_loop, event);
+            assert!(admitted.is_none(), "{engine}: {moved:?}: {admitted:?}");
+        }
+        let event = comes(&mut event_loop);
+        let admitted = Delivery::default().admit(&mut event_loop, event);
+        assert!(admitted.is_some(), "{engine}: it has come");
+        drop(far);
+    }
+}

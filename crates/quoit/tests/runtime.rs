@@ -9,9 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use quoit::{
-    Address, Config, ConnectionId, EngineChoice, EngineKind, Handler, Lease, Listen, ListenerOptions, Loop,
-    Runtime, RuntimeConfig, Spread, Token,
+    Address, Command, Config, ConnectionId, Drainer, EngineChoice, EngineKind, Handler, Lease, Listen,
+    ListenerOptions, Loop, LoopIndex, Runtime, RuntimeConfig, Spread, Token,
 };
+
+mod support;
 
 /// Panics when anything is received.
 struct Fragile;
@@ -99,6 +101,33 @@ fn a_drainer_ends_the_loops_from_another_thread() {
     drainer.drain(Duration::ZERO);
     // The end, or a reset.
     assert!(!matches!(client.read(&mut [0]), Ok(1..)));
+}
+
+/// Drains its own loop, whose inbox it has filled.
+struct Full;
+
+impl Handler for Full {
+    fn on_woken(&mut self, event_loop: &mut Loop) {
+        let remote = event_loop.remote();
+        while remote.post(Command::CancelTimer { token: Token(1) }).is_ok() {}
+        Drainer::from(remote).drain(Duration::ZERO);
+    }
+}
+
+/// Nobody empties the inbox of a loop whose handler waits for room in it.
+#[test]
+fn a_handler_drains_its_own_loop_also_with_a_full_inbox() {
+    support::guard(120);
+    for engine in support::engines() {
+        let config = Config {
+            inbox: 4,
+            ..support::config(engine)
+        };
+        let mut event_loop = Loop::new(LoopIndex::default(), config).unwrap();
+        event_loop.remote().wake();
+        event_loop.run(&mut Full).unwrap();
+        assert_eq!(event_loop.counters().posted_commands, 4);
+    }
 }
 
 /// Sends back what it receives.

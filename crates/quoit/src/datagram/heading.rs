@@ -1,5 +1,7 @@
 //! What the kernel is told of a datagram that is sent, beside its bytes.
 
+use std::net::Ipv4Addr;
+
 use super::{Control, DatagramSend, is_v6, set_destination};
 use crate::address::SocketAddress;
 use crate::errno::Errno;
@@ -61,13 +63,15 @@ impl Way {
         control.clear();
         if self.family != DatagramFamily::Unix {
             let v6 = self.family == DatagramFamily::V6;
+            // Mapped addresses are IPv4's.
+            let goes_v6 = || v6 && datagram.to.as_ref().map_or(self.peer_v6, is_v6);
             if datagram.source.is_some() || datagram.interface.is_some() {
-                control.set_source(v6, datagram.source, datagram.interface.unwrap_or_default());
+                let any = || (v6 && !goes_v6()).then_some(Ipv4Addr::UNSPECIFIED.into());
+                let source = datagram.source.or_else(any);
+                control.set_source(v6, source, datagram.interface.unwrap_or_default());
             }
             if let Some(ecn) = datagram.ecn {
-                // Mapped addresses are IPv4's.
-                let goes_v6 = v6 && datagram.to.as_ref().map_or(self.peer_v6, is_v6);
-                control.set_ecn(goes_v6, ecn);
+                control.set_ecn(goes_v6(), ecn);
             }
             if let Some(size) = datagram.segment_size {
                 control.set_segment_size(size);

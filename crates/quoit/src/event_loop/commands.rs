@@ -288,7 +288,9 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
     }
 
     /// Sets, moves or (with `None`) clears the connection's deadline: [`Event::Deadline`] follows, not before
-    /// then and within a few milliseconds of it. It ends with the connection, or when that is closed gracefully.
+    /// then and within a few milliseconds of it. It ends with the connection, or when that is closed gracefully. One that
+    /// has come and was not reported is moved or cleared as well, nor does a [`Handler`](crate::Handler) hear of it that does
+    /// so in the same turn.
     ///
     /// # Errors
     /// [`Refusal::Stale`]; [`Refusal::Closing`] if it is being closed; [`Refusal::Limit`] with all timers in use.
@@ -299,17 +301,24 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         let earlier = state.deadline.take();
         self.clear_timer(earlier);
-        if let Some(after) = after {
-            let timer = self
-                .set_timer(after, TimerKey::Deadline(connection))
-                .ok_or(Refusal::Limit)?;
-            self.find(connection)?.deadline = Some(timer);
+        let timer = match after {
+            Some(after) => {
+                let timer = self.set_timer(after, TimerKey::Deadline(connection));
+                Some(timer.ok_or(Refusal::Limit)?)
+            }
+            None => None,
+        };
+        let state = self.find(connection)?;
+        state.deadline = timer;
+        if std::mem::take(&mut state.is_due) {
+            // It may not have been told yet.
+            self.events.check_queued();
         }
         Ok(())
     }
 
     /// Sets the timer that `token` names, or moves it: [`Event::Timer`] follows, not before then and within a
-    /// few milliseconds of it.
+    /// few milliseconds of it. If it has fired already, that event may still be on the way as well.
     ///
     /// # Errors
     /// [`Refusal::Limit`] with all timers in use.

@@ -99,7 +99,7 @@ impl SentAtOnce {
     }
 }
 
-/// Whether its handler waits to send, and how the next send is made.
+/// Whether its handler waits to send, how the next send is made, and whether a close waits for the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sending {
     /// A send was refused as full, and `Writable` is owed.
@@ -112,6 +112,9 @@ pub(super) struct Sending {
     pub(super) at_once: SentAtOnce,
     /// Zero copy is worth trying: no notification has said COPIED.
     pub(super) zero_copy: bool,
+    /// A graceful close goes on past its limit as long as the peer takes something; otherwise it has its handler's deadline.
+    // Here, where there is room for it.
+    pub(super) patient: bool,
 }
 
 impl Default for Sending {
@@ -122,6 +125,7 @@ impl Default for Sending {
             short: false,
             at_once: SentAtOnce::default(),
             zero_copy: true,
+            patient: true,
         }
     }
 }
@@ -236,10 +240,10 @@ pub(super) struct Connection {
 
     /// The handler's deadline.
     pub(super) deadline: Option<TimerId>,
+    /// It has come, and none was set or cleared since.
+    pub(super) is_due: bool,
     /// Ours: of the attempt, or of the graceful close.
     pub(super) limit: Option<TimerId>,
-    /// A graceful close goes on past it as long as the peer takes something; otherwise it has its handler's deadline.
-    pub(super) patient: bool,
     /// Other threads may send on it: [`DirectSends`](super::direct::DirectSends) has what they share.
     pub(super) is_lent: bool,
 }
@@ -266,8 +270,8 @@ impl Connection {
             sending: Sending::default(),
             progress: Progress::default(),
             deadline: None,
+            is_due: false,
             limit: None,
-            patient: true,
             is_lent: false,
         }
     }

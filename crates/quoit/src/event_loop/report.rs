@@ -157,6 +157,12 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             {
                 Fate::HeldBack
             }
+            // Moved since, or cleared.
+            Event::Deadline { connection }
+                if self.look_up(*connection).is_some_and(|state| !state.is_due) =>
+            {
+                Fate::Dropped
+            }
             _ => Fate::Delivered,
         }
     }

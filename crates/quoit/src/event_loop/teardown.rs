@@ -63,7 +63,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             Phase::Draining | Phase::Ending => return Err(Refusal::Closing),
         }
         state.phase = Phase::Draining;
-        state.patient = deadline.is_none();
+        state.sending.patient = deadline.is_none();
         let handlers_deadline = state.deadline.take();
         state.local |= state.receive_side == ReceiveSide::Open;
         if state.send_side == SendSide::Open {
@@ -122,7 +122,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         };
         connection.limit = None;
         let reason = connection.reason.unwrap_or(CloseReason::Timeout);
-        let is_patient = connection.patient;
+        let is_patient = connection.sending.patient;
         let is_left = connection.is_left_to_the_kernel();
         let is_held = connection.is_held();
         let phase = connection.phase;

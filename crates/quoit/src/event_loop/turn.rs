@@ -299,14 +299,20 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         self.finish_after_direct_sends();
         // No more than fit in the inbox at once, so that a busy producer cannot keep the loop here.
         for _ in 0..remote.capacity() {
-            let Some(command) = remote.pop() else { return };
+            let Some(command) = remote.pop() else { break };
             self.counters.posted_commands.add(1);
             self.execute(command);
+        }
+        // Behind what was posted before it.
+        if let Some(within) = remote.take_drain() {
+            self.drain(within);
         }
     }
 
     #[inline(never)]
     fn expire_timers(&mut self) {
+        // What has come before and was moved since is to be gone, or it would be taken for what comes now.
+        self.check_queue();
         let mut due = std::mem::take(&mut self.due_timers);
         self.timers.expire(self.now, TIMERS_PER_TURN, |key| due.push(key));
         for key in due.drain(..) {
@@ -334,6 +340,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             return;
         };
         connection.deadline = None;
+        connection.is_due = true;
         self.events.push_back(Event::Deadline { connection: id });
     }
 
@@ -354,6 +361,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
         self.set_drain_limit(end);
         self.memory.remote.begin_to_drain();
+        self.stop_all_listeners();
+        self.events.push_back(Event::Draining);
+    }
+
+    fn stop_all_listeners(&mut self) {
         let listeners: Vec<_> = self
             .listeners
             .slots()
@@ -363,7 +375,6 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             // One that is stopping already is as good.
             let _ = self.stop_listening(listener);
         }
-        self.events.push_back(Event::Draining);
     }
 
     fn set_drain_limit(&mut self, end: Time) {
@@ -386,6 +397,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         if self.draining == Draining::Overdue {
             // In every turn: listeners that are being stopped may still have brought some.
             self.abort_all();
+            // Nor does the loop wait for one that was made since it began to drain.
+            self.stop_all_listeners();
             self.finish_stopped_listeners();
             self.abort_datagrams();
         }

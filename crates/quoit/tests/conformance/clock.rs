@@ -14,6 +14,7 @@ macro_rules! clock {
         tests! { $level, clock:
             named_timers
             deadlines
+            a_deadline_that_has_come_and_is_moved_is_not_told
             limits_with_all_timers_in_use
             timers_wake_a_loop_that_waits_for_ever
             wakes_are_one_until_they_are_told
@@ -64,6 +65,31 @@ pub(crate) fn deadlines(level: &Level) {
         driver.close(id, Some(millis(10))).unwrap();
         assert_eq!(driver.wait_closed(id), CloseReason::Timeout);
         assert_eq!(driver.seen(id).deadlines, 1);
+    });
+}
+
+/// As a handler moves it that hears of its peer in the same turn: it would take a peer that is alive for one that is not.
+pub(crate) fn a_deadline_that_has_come_and_is_moved_is_not_told(level: &Level) {
+    drive(level, |driver| {
+        let (client, id) = driver.new_pair();
+        for after in [Some(millis(60_000)), None] {
+            driver.deadline_unreported(id);
+            driver.set_deadline(id, after);
+            driver.set_event_room(256);
+            driver.until_quiet();
+            assert_eq!(driver.seen(id).deadlines, 0, "{after:?}");
+        }
+        // What follows is told as ever, and it is once, although another has come before.
+        driver.deadline_unreported(id);
+        driver.set_deadline(id, Some(Duration::ZERO));
+        driver.until_unreported(1);
+        driver.set_event_room(256);
+        driver.until("it is told", |driver| driver.seen(id).deadlines == 1);
+        driver.set_deadline(id, Some(millis(1)));
+        driver.until("so is the next", |driver| driver.seen(id).deadlines == 2);
+        driver.close(id, None).unwrap();
+        client.shutdown();
+        driver.wait_closed(id);
     });
 }
 

@@ -21,9 +21,11 @@ macro_rules! datagram_sockets {
             several_on_one_port_get_all
             each_processor_has_its_socket
             a_group_is_joined_and_left
+            a_socket_of_both_families_sends_to_groups_of_ipv4
             broadcasting_must_be_allowed
             unix_sockets_by_path_and_name
             a_full_unix_peer_loses_and_is_told
+            a_unix_peer_that_is_gone_fails_the_send_itself
             a_flooded_socket_starves_no_other
             what_the_kernel_drops_is_counted
             opened_and_closed_before_the_first_turn
@@ -142,8 +144,14 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
             group: "127.0.0.1".parse().unwrap(),
             interface: 0,
         };
-        let refused = bench.event_loop.join_multicast(socket, no_group);
-        assert_eq!(refused, Err(Refusal::Error(Errno::EINVAL)));
+        let of_ipv6 = MulticastGroup {
+            group: "ff15::7:7".parse().unwrap(),
+            interface: member.interface,
+        };
+        for wrong in [no_group, of_ipv6] {
+            let refused = bench.event_loop.join_multicast(socket, wrong);
+            assert_eq!(refused, Err(Refusal::Error(Errno::EINVAL)), "{wrong:?}");
+        }
         // The socket goes on, and is a member of the other group still.
         bench.send(sender, to_group()).unwrap();
         bench.wait_received(3);
@@ -161,6 +169,59 @@ pub(crate) fn a_group_is_joined_and_left(level: &Level) {
             message.contains("joining the group 127.0.0.1")
                 && message.contains("it is not a multicast group")
         );
+    });
+}
+
+/// Its packets to IPv4 are IPv4's, for which the kernel has options and control messages of their own.
+pub(crate) fn a_socket_of_both_families_sends_to_groups_of_ipv4(level: &Level) {
+    bench(level, |bench| {
+        let member = MulticastGroup {
+            group: "239.192.7.8".parse().unwrap(),
+            interface: interface(c"lo"),
+        };
+        let options = DatagramOptions {
+            groups: vec![member],
+            ..DatagramOptions::default()
+        };
+        let receiver = bench.bind("0.0.0.0:0", &options);
+        let Address::Tcp(at) = bench.address(receiver) else {
+            panic!("no UDP socket")
+        };
+        let options = DatagramOptions {
+            multicast_loop: Some(false),
+            multicast_hops: Some(7),
+            ..DatagramOptions::default()
+        };
+        let sender = bench.bind("[::]:0", &options);
+        for (to, bytes) in [
+            (member.group, &b"to all"[..]),
+            ("127.0.0.1".parse().unwrap(), b"to one"),
+        ] {
+            bench.got.clear();
+            let mut datagram = DatagramSend::new((to, at.port()).into_address(), bytes);
+            datagram.interface = Some(member.interface);
+            datagram.token = Token(5);
+            bench.send(sender, datagram).unwrap();
+            bench.until("it has an outcome", |bench| !bench.sent.is_empty());
+            assert_eq!(bench.sent.pop(), Some((Token(5), Ok(bytes.len() as u32))));
+            bench.wait_received(1);
+            assert_eq!(bench.got[0].bytes, bytes);
+        }
+        let has = |level, name| {
+            let socket = bench.event_loop.datagram_descriptor(sender).unwrap();
+            let (mut value, mut length) = (-1i32, size_of::<i32>() as libc::socklen_t);
+            // SAFETY: the value and its length outlive the call, and the length is the value's.
+            let result = unsafe {
+                let (value, length) = ((&raw mut value).cast(), &raw mut length);
+                libc::getsockopt(socket.as_raw_fd(), level, name, value, length)
+            };
+            assert_eq!(result, 0);
+            value
+        };
+        assert_eq!(has(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS), 7);
+        assert_eq!(has(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL), 7);
+        assert_eq!(has(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP), 0);
+        assert_eq!(has(libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP), 0);
     });
 }
 
@@ -269,6 +330,25 @@ pub(crate) fn a_full_unix_peer_loses_and_is_told(level: &Level) {
         bench.send(socket, DatagramSend::new(to, b"x")).unwrap();
         bench.flush(socket);
         assert_eq!(bench.errors.len(), 1);
+    });
+}
+
+/// It is no answer to an earlier one, as of the network: nothing but this datagram is lost.
+pub(crate) fn a_unix_peer_that_is_gone_fails_the_send_itself(level: &Level) {
+    bench(level, |bench| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gone");
+        drop(UnixDatagram::bind(&path).unwrap());
+        let socket = bench.bind_at(&Address::UnixUnnamed, &DatagramOptions::default());
+        bench
+            .send(socket, DatagramSend::new(Address::UnixPath(path), b"lost"))
+            .unwrap();
+        bench.flush(socket);
+        let expected = DatagramError::Send {
+            errno: Errno::ECONNREFUSED,
+            size: 4,
+        };
+        assert_eq!(bench.errors, [(socket, expected)]);
     });
 }
 

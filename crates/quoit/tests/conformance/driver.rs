@@ -556,26 +556,31 @@ impl Driver {
     pub(crate) fn set_deadline(&mut self, id: ConnectionId, after: Option<Duration>) {
         let at = after.map(time_in);
         self.event_loop.set_deadline(id, after).unwrap();
-        self.ordered(id).deadlines = at.into_iter().collect();
+        self.ordered(id).deadline = at;
     }
 
     /// Lets the connection's deadline come, and keeps it from being reported: behind refusals, for which the turns,
     /// with room for one event each, have no room either.
     pub(crate) fn deadline_unreported(&mut self, id: ConnectionId) {
+        self.until_quiet();
+        self.set_event_room(1);
+        self.set_deadline(id, Some(Duration::ZERO));
+        self.until_unreported(1);
+        assert_eq!(self.seen(id).deadlines, 0);
+    }
+
+    /// Turns with room for one event each, which refusals take, until so many timers more have fired.
+    pub(crate) fn until_unreported(&mut self, timers: u64) {
         let refused = || Command::Send {
             connection: ConnectionId::from_bits(0),
             payload: Payload::Copy(b"x"),
             token: Token::NONE,
         };
-        self.until_quiet();
-        self.set_event_room(1);
-        self.set_deadline(id, Some(Duration::ZERO));
         let before = self.event_loop.counters().timers_fired;
         self.until("its time has come", |driver| {
             driver.turn_with([refused(), refused(), refused()], Duration::ZERO);
-            driver.event_loop.counters().timers_fired > before
+            driver.event_loop.counters().timers_fired >= before + timers
         });
-        assert_eq!(self.seen(id).deadlines, 0);
     }
 
     pub(crate) fn set_timer(&mut self, token: u64, after: Duration) {

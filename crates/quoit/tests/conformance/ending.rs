@@ -39,6 +39,7 @@ macro_rules! ending {
             send_or_abort_leaves_what_is_ending
             drain_under_load
             drain_aborts_at_its_deadline
+            a_listener_made_during_a_drain_ends_with_it
         }
     };
 }
@@ -596,6 +597,18 @@ pub(crate) fn drain_aborts_at_its_deadline(level: &Level) {
         );
         driver.until("it has drained", |driver| driver.drained);
         assert_eq!(driver.seen(id).closed, Some(CloseReason::Local));
+        client.expect_reset();
+    });
+}
+
+/// The time of a drain is over for what has come since it began, too.
+pub(crate) fn a_listener_made_during_a_drain_ends_with_it(level: &Level) {
+    drive(level, |driver| {
+        driver.event_loop.drain(Duration::from_millis(20));
+        let address = driver.listen();
+        let mut client = Client::connect(&address);
+        driver.until("it has drained", |driver| driver.drained);
+        assert_eq!(driver.listeners_closed.len(), 1);
         client.expect_reset();
     });
 }

@@ -134,6 +134,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         state.sending = false;
         let ending = state.phase == Phase::Ending;
         let queues_errors = state.queues_errors;
+        let by_network = state.family != DatagramFamily::Unix;
         let events = &mut self.events;
         // Nor is one made again at an end, when what it was told of is not read any more.
         let is_cut_short = |errno| errno == Errno::ECANCELED || queues_errors && is_of_another(errno);
@@ -142,7 +143,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             errors += u64::from(outcome.error.is_some());
             // What an end has cut short is told by that.
             if !(ending && outcome.error.is_some_and(is_cut_short)) {
-                events.push_back(report(id, outcome));
+                events.push_back(report(id, outcome, by_network));
             }
         });
         state.spare = Some(batch);
@@ -191,8 +192,8 @@ fn is_of_another(errno: Errno) -> bool {
     is_of_network(errno) || errno == Errno::EMSGSIZE
 }
 
-/// The event that tells of a send's end.
-fn report(socket: DatagramSocketId, outcome: Outcome) -> Event {
+/// The event that tells of the end of a send, which a network may have brought or not.
+fn report(socket: DatagramSocketId, outcome: Outcome, by_network: bool) -> Event {
     let Outcome {
         token,
         length: size,
@@ -211,7 +212,7 @@ fn report(socket: DatagramSocketId, outcome: Outcome) -> Event {
     let error = match error {
         Errno::EMSGSIZE => DatagramError::TooLarge { size },
         // An error that an earlier one met, which the kernel returns in place of sending this one.
-        errno @ Errno::ECONNREFUSED => DatagramError::Network(errno),
+        errno @ Errno::ECONNREFUSED if by_network => DatagramError::Network(errno),
         errno => DatagramError::Send { errno, size },
     };
     Event::DatagramError { socket, error }

@@ -90,40 +90,31 @@ pub(super) fn error(socket: BorrowedFd<'_>) -> Result<Option<Unreachable>, Errno
 
 pub(super) fn set_option(socket: BorrowedFd<'_>, option: DatagramOption) -> Result<(), Errno> {
     let set = |level, name, value: c_int| set_integer(socket, level, name, value);
-    let of_family = |v6: bool, (name4, name6), value: c_int| {
+    // What a socket of both families sends to IPv4 goes by the options of IPv4.
+    let of_both = |v6: bool, (name4, name6), value: c_int| {
+        set(IPPROTO_IP, name4, value)?;
         if v6 {
-            set(IPPROTO_IPV6, name6, value)
-        } else {
-            set(IPPROTO_IP, name4, value)
+            set(IPPROTO_IPV6, name6, value)?;
         }
+        Ok(())
     };
     match option {
         DatagramOption::CountDrops => set(SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
         DatagramOption::Timestamps => set(SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
         DatagramOption::Gro => set(libc::SOL_UDP, UDP_GRO, 1),
-        DatagramOption::Ecn { v6 } => {
-            set(IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-            if v6 {
-                set(IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-            }
-            Ok(())
-        }
-        DatagramOption::Errors { v6 } => {
-            set(IPPROTO_IP, libc::IP_RECVERR, 1)?;
-            if v6 {
-                set(IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-            }
-            Ok(())
-        }
-        DatagramOption::LocalAddress { v6 } => of_family(v6, (libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO), 1),
+        DatagramOption::Ecn { v6 } => of_both(v6, (libc::IP_RECVTOS, libc::IPV6_RECVTCLASS), 1),
+        DatagramOption::Errors { v6 } => of_both(v6, (libc::IP_RECVERR, libc::IPV6_RECVERR), 1),
+        // That of IPv6 is for mapped addresses, too.
+        DatagramOption::LocalAddress { v6: true } => set(IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+        DatagramOption::LocalAddress { v6: false } => set(IPPROTO_IP, libc::IP_PKTINFO, 1),
         DatagramOption::Broadcast => set(SOL_SOCKET, libc::SO_BROADCAST, 1),
         DatagramOption::ForceReceiveBuffer(bytes) => set(SOL_SOCKET, libc::SO_RCVBUFFORCE, integer(bytes)),
-        DatagramOption::MulticastLoop { v6, on } => of_family(
+        DatagramOption::MulticastLoop { v6, on } => of_both(
             v6,
             (libc::IP_MULTICAST_LOOP, libc::IPV6_MULTICAST_LOOP),
             on.into(),
         ),
-        DatagramOption::MulticastHops { v6, hops } => of_family(
+        DatagramOption::MulticastHops { v6, hops } => of_both(
             v6,
             (libc::IP_MULTICAST_TTL, libc::IPV6_MULTICAST_HOPS),
             hops.into(),
@@ -132,7 +123,11 @@ pub(super) fn set_option(socket: BorrowedFd<'_>, option: DatagramOption) -> Resu
             group,
             interface,
             member,
-        } => set_membership(socket, group, interface, member),
+        } => set_membership(socket, group, interface, member).map_err(|errno| match errno.code() {
+            // The socket's family has no such option, as it has no such group.
+            libc::ENOPROTOOPT | libc::EOPNOTSUPP => Errno::EINVAL,
+            _ => errno,
+        }),
         DatagramOption::SteerByCpu { sockets } => steer_by_cpu(socket, sockets),
     }
 }
