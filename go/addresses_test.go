@@ -25,7 +25,13 @@ type door struct {
 // compareDoors runs a test with package net, then with ours on each engine.
 func compareDoors(t *testing.T, known *difference, run func(r *recorder, d *door)) {
 	stock := &recorder{t: t}
-	run(stock, &door{net.Listen, net.ListenPacket, (&net.Dialer{}).DialContext})
+	// Package net's listeners are of Multipath TCP otherwise, of which the kernel does not tell the zone of an address.
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false)
+	listen := func(network, address string) (net.Listener, error) {
+		return plain.Listen(t.Context(), network, address)
+	}
+	run(stock, &door{listen, net.ListenPacket, (&net.Dialer{}).DialContext})
 	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
 		ours := &recorder{t: t}
 		run(ours, &door{
@@ -230,6 +236,52 @@ func TestDiallingFailsAsWithPackageNet(t *testing.T) {
 				conn.Close()
 			}
 		}
+	})
+}
+
+// Hosts that are dialled: those with a name, without one, and those that mean this one.
+func TestHostsAreDialledAsByPackageNet(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range []string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"} {
+		for _, host := range []string{"", "0.0.0.0", "::", "127.0.0.1", "localhost", "::ffff:127.0.0.1", "::1", "::1%lo"} {
+			t.Run(network+" "+host, func(t *testing.T) {
+				compareDoors(t, nil, func(r *recorder, d *door) {
+					conn, err := d.dial(r.t.Context(), network, net.JoinHostPort(host, port))
+					if err != nil {
+						r.see("dial", err)
+						// Code asks what was not reached, and where that is. Of no host package net has the port alone.
+						if op := (*net.OpError)(nil); errors.As(err, &op) && op.Addr != nil && host != "" {
+							r.place("not reached", op.Addr)
+							r.see("as text", op.Addr)
+						}
+						return
+					}
+					defer conn.Close()
+					r.place("local", conn.LocalAddr())
+					r.place("remote", conn.RemoteAddr())
+					r.see("as text", conn.RemoteAddr())
+				})
+			})
+		}
+	}
+	t.Run("unix", func(t *testing.T) {
+		compareDoors(t, nil, func(r *recorder, d *door) {
+			for _, path := range []string{"", "/nobody"} {
+				_, err := d.dial(r.t.Context(), "unix", path)
+				r.see(path, err)
+				if op := (*net.OpError)(nil); errors.As(err, &op) && op.Addr != nil {
+					r.place("not reached", op.Addr)
+				}
+			}
+		})
 	})
 }
 

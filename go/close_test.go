@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -285,6 +286,58 @@ func TestTheAddressOfAPeerThatHasResetIsKnown(t *testing.T) {
 		}
 		if lost := resetBeforeAccept(t) - before; seen+lost < rounds {
 			t.Errorf("of %d that have reset %d were accepted, and the kernel has given up %d", rounds, seen, lost)
+		}
+	})
+}
+
+// After Close only OnClose follows, also when what waits to be sent turns out to be in vain while a write waits for room.
+func TestOfAClosedConnectionNoRoomIsTold(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		room, full, closed := make(chan struct{}, 1), make(chan *quoit.Conn, 1), make(chan error, 1)
+		var fill func(c *quoit.Conn)
+		fill = func(c *quoit.Conn) {
+			for range 10 {
+				if _, err := c.Write(make([]byte, 1000)); err != nil {
+					if err != quoit.ErrFull {
+						t.Error(err)
+					}
+					if err := c.Close(); err != nil {
+						t.Error(err)
+					}
+					full <- c
+					return
+				}
+			}
+			c.Run(fill)
+		}
+		server, err := quoit.Start("unix:"+filepath.Join(t.TempDir(), "socket"), &handler{
+			open:     fill,
+			writable: func(*quoit.Conn) { room <- struct{}{} },
+			closed:   func(_ *quoit.Conn, err error) { closed <- err },
+		}, engine, quiet(), quoit.WithWaterMarks(32<<10, 8<<10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { shutDown(t, server) })
+		client := dial(t, server.Addr()).(*net.UnixConn)
+		c := receive(t, full)
+		// It receives no more, and may still send, so that the connection goes on.
+		if err := client.CloseRead(); err != nil {
+			t.Fatal(err)
+		}
+		// What had come is still there. Reading it makes room, and whoever waits for that finds out.
+		if _, err := io.Copy(io.Discard, client); err != nil {
+			t.Error(err)
+		}
+		for limit := time.Now().Add(patience); c.Queued() > 0; runtime.Gosched() {
+			if time.Now().After(limit) {
+				t.Fatal("what cannot be sent is still queued")
+			}
+		}
+		client.Close()
+		receive(t, closed)
+		if len(room) > 0 {
+			t.Error("OnWritable was called after Close")
 		}
 	})
 }

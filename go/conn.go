@@ -327,7 +327,7 @@ func (c *Conn) Run(f func(c *Conn)) error {
 		returned := false
 		defer func() {
 			if recovered := recover(); recovered != nil {
-				reportPanic(c.home.settings(), c, recovered)
+				reportPanic(c.reports(), c, recovered)
 			} else if !returned {
 				c.panicked() // runtime.Goexit, which the loop reports
 			}
@@ -339,6 +339,19 @@ func (c *Conn) Run(f func(c *Conn)) error {
 		return errClosed
 	}
 	return nil
+}
+
+// reports is whose logger is told of what its handler ends by: its server's, which others may have made the loops for. Loop.
+func (c *Conn) reports() *config {
+	switch to := c.sink.(type) {
+	case *handlerSink:
+		return to.config
+	case *headerSink:
+		return to.to.config
+	case detached:
+		return to.from.config
+	}
+	return c.home.settings()
 }
 
 // Context is what SetContext was given. Loop.

@@ -34,6 +34,17 @@ func (d *Dialer) dialDatagrams(ctx context.Context, network, target string) (net
 	if loop.here() {
 		return nil, ErrOnLoop
 	}
+	if remote.Addr().IsUnspecified() {
+		// The kernel takes it for this host, which is what package net calls it then.
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if remote.Addr().Is6() {
+			loopback = netip.IPv6Loopback()
+		}
+		remote = netip.AddrPortFrom(loopback, remote.Port())
+	}
+	if ip := remote.Addr(); !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast() && !ip.IsInterfaceLocalMulticast() {
+		remote = netip.AddrPortFrom(ip.WithZone(""), remote.Port()) // as the kernel has it, too
+	}
 	from := "0.0.0.0:0"
 	if remote.Addr().Is6() {
 		from = "[::]:0"

@@ -2,6 +2,7 @@ package quoit_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -126,4 +127,30 @@ func TestMulticastJoinedLater(t *testing.T) {
 		// A second leaving could not fail so if the first had not been done.
 		ask(t, connection, "?", "done")
 	})
+}
+
+// Who listens on the address of a group listens on all of this host's, and leaves the port to others who do so, as with package net.
+func TestTheAddressOfAGroupIsListenedOnAsByPackageNet(t *testing.T) {
+	for _, host := range []string{"224.0.0.251", "ff02::fb", "ff02::fb%lo", "239.1.2.3"} {
+		for _, network := range []string{"udp", "udp4", "udp6"} {
+			t.Run(network+" "+host, func(t *testing.T) {
+				compareDoors(t, nil, func(r *recorder, d *door) {
+					one, err := d.listenPacket(network, net.JoinHostPort(host, "0"))
+					r.see("listen", err)
+					if err != nil {
+						return
+					}
+					defer one.Close()
+					r.place("local", one.LocalAddr())
+					port := fmt.Sprint(one.LocalAddr().(*net.UDPAddr).Port)
+					other, err := d.listenPacket(network, net.JoinHostPort(host, port))
+					r.see("another", err)
+					if err == nil {
+						r.place("local", other.LocalAddr())
+						other.Close()
+					}
+				})
+			})
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -81,9 +80,13 @@ func (l *nativeLoop) openDatagram(
 	}
 	var peer string
 	if socket.remote != nil {
-		peer = socket.remote.String()
+		peer = withNumber(socket.remote.String())
 	}
-	bound, err := native.BindDatagram(address, options, groups, peer)
+	address, ofGroup := ofThisHost(address)
+	if ofGroup {
+		options.Flags |= native.DatagramReuseAddress
+	}
+	bound, err := native.BindDatagram(withNumber(address), options, groups, peer)
 	if err != nil {
 		return err
 	}
@@ -110,6 +113,20 @@ func (l *nativeLoop) openDatagram(
 		bound.Close()
 	}
 	return err
+}
+
+// ofThisHost is where a socket is bound that is to listen on an address: for a multicast group, on all of this host's, as with
+// package net.
+func ofThisHost(address string) (bound string, ofGroup bool) {
+	parsed, err := netip.ParseAddrPort(address)
+	if err != nil || !parsed.Addr().IsMulticast() {
+		return address, false
+	}
+	all := netip.IPv6Unspecified()
+	if parsed.Addr().Is4() {
+		all = netip.IPv4Unspecified()
+	}
+	return netip.AddrPortFrom(all, parsed.Port()).String(), true
 }
 
 // datagramOptions are those of the library, and the groups to join.
@@ -157,7 +174,7 @@ func parseDatagramAddress(text string) net.Addr {
 	if err != nil {
 		return &net.UDPAddr{}
 	}
-	return net.UDPAddrFromAddrPort(address)
+	return net.UDPAddrFromAddrPort(withName(address))
 }
 
 // sockaddr forms of Linux: offsets and lengths.
@@ -187,20 +204,7 @@ func appendSockaddr(to []byte, p peer) []byte {
 	to = binary.BigEndian.AppendUint16(to, p.address.Port())
 	to = append(to, 0, 0, 0, 0)
 	sixteen := address.As16()
-	return binary.NativeEndian.AppendUint32(append(to, sixteen[:]...), zoneIndex(address.Zone()))
-}
-
-func zoneIndex(zone string) uint32 {
-	if zone == "" {
-		return 0
-	}
-	if number, err := strconv.ParseUint(zone, 10, 32); err == nil {
-		return uint32(number)
-	}
-	if found, err := net.InterfaceByName(zone); err == nil {
-		return uint32(found.Index)
-	}
-	return 0
+	return binary.NativeEndian.AppendUint32(append(to, sixteen[:]...), zoneNumber(address.Zone()))
 }
 
 // readSockaddr makes a peer of what the kernel wrote.
@@ -215,7 +219,7 @@ func readSockaddr(from []byte, d *Datagram) {
 	case family == syscall.AF_INET6 && len(from) >= sockaddrIn6:
 		address := netip.AddrFrom16([16]byte(from[8:24])).Unmap()
 		if scope := binary.NativeEndian.Uint32(from[24:]); scope != 0 && address.Is6() {
-			address = address.WithZone(strconv.FormatUint(uint64(scope), 10))
+			address = address.WithZone(zoneName(scope))
 		}
 		d.Peer = netip.AddrPortFrom(address, binary.BigEndian.Uint16(from[2:]))
 	default:
@@ -572,14 +576,12 @@ func (s *nativeSocket) wokeSomebody() { s.loop.wokeSomebody() }
 // whileOpen runs f on the loop, and waits for it; errClosed if the socket has gone.
 func (s *nativeSocket) whileOpen(f func() error) error {
 	err := error(errClosed)
-	run := func() {
+	called := s.loop.call(func() {
 		if s.loop.datagrams.sockets[s.id] == s {
 			err = f()
 		}
-	}
-	if s.loop.here() {
-		run()
-	} else if !s.loop.call(run) {
+	})
+	if !called {
 		return errClosed
 	}
 	return err

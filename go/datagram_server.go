@@ -23,8 +23,8 @@ type DatagramServer struct {
 
 // ServeDatagrams runs the handler for the datagrams of an address until the context ends, and then shuts down, waiting
 // for what is queued for at most the time of WithCloseLimit. network is udp, udp4, udp6 or unixgram, and the address as
-// for net.ListenPacket. It returns nil after such an end, and otherwise why it failed. StartDatagrams and Shutdown give
-// more control.
+// for net.ListenPacket. It returns nil after such an end, and otherwise why it failed, when it has closed what was left.
+// StartDatagrams and Shutdown give more control.
 func ServeDatagrams(ctx context.Context, network, address string, handler DatagramHandler, options ...Option) error {
 	server, err := StartDatagrams(network, address, handler, options...)
 	if err != nil {
@@ -36,7 +36,16 @@ func ServeDatagrams(ctx context.Context, network, address string, handler Datagr
 		_ = server.Shutdown(limit) // what takes longer is dropped
 	})
 	defer stopped()
-	return server.Wait()
+	if err = server.Wait(); err == nil {
+		return nil
+	}
+	// One loop has failed. The sockets of the others are not left behind.
+	limit, cancel := context.WithTimeout(context.Background(), server.config.closeLimit)
+	defer cancel()
+	if late := server.Shutdown(limit); late != nil && !errors.Is(late, ErrShutdown) {
+		err = errors.Join(err, late)
+	}
+	return err
 }
 
 // StartDatagrams runs the handler as ServeDatagrams does, and returns as soon as it receives. With several loops each has

@@ -2,8 +2,10 @@ package quoit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +32,7 @@ func NewDialer(options ...Option) (*Dialer, error) {
 		return nil, err
 	}
 	config.broadcast = true // as of every socket of package net
-	std := &net.Dialer{KeepAlive: config.keepAlive}
+	std := &net.Dialer{KeepAlive: -1, KeepAliveConfig: config.keepAliveConfig()}
 	return &Dialer{loops: loops, ownsLoops: owns, config: config, std: std}, nil
 }
 
@@ -60,7 +62,11 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	onLoops := slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6", "unix"}, network)
 	if d.loops.engine == EngineStd || !onLoops {
-		return d.std.DialContext(ctx, network, address)
+		conn, err := d.std.DialContext(ctx, network, address)
+		if err == nil {
+			d.config.setNoDelay(conn)
+		}
+		return conn, err
 	}
 	targets, err := dialTargets(ctx, network, address)
 	if err != nil {
@@ -163,7 +169,7 @@ func (d *Dialer) dialInTurn(ctx context.Context, network string, targets []strin
 			return conn, nil
 		}
 		if failure == nil {
-			failure = &net.OpError{Op: "dial", Net: network, Addr: textAddr{network, target}, Err: asCall("connect", err)}
+			failure = &net.OpError{Op: "dial", Net: network, Addr: addressOf(network, target), Err: asCall("connect", err)}
 		}
 		if ctx.Err() != nil {
 			break
@@ -172,14 +178,25 @@ func (d *Dialer) dialInTurn(ctx context.Context, network string, targets []strin
 	return nil, failure
 }
 
-// textAddr is an address that was not reached.
-type textAddr struct{ network, text string }
-
-func (a textAddr) Network() string { return a.network }
-func (a textAddr) String() string  { return a.text }
+// addressOf is a target as package net has it.
+func addressOf(network, target string) net.Addr {
+	address, err := netip.ParseAddrPort(target)
+	switch {
+	case network == "unix":
+		return &net.UnixAddr{Name: target, Net: network}
+	case err != nil:
+		return nil
+	case strings.HasPrefix(network, "udp"):
+		return net.UDPAddrFromAddrPort(address)
+	}
+	return net.TCPAddrFromAddrPort(address)
+}
 
 func dialTargets(ctx context.Context, network, address string) ([]string, error) {
 	if network == "unix" {
+		if address == "" {
+			return nil, errors.New("quoit: there is no path to dial")
+		}
 		return []string{address}, nil
 	}
 	host, service, err := net.SplitHostPort(address)
@@ -191,7 +208,11 @@ func dialTargets(ctx context.Context, network, address string) ([]string, error)
 		return nil, err
 	}
 	if host == "" {
-		host = "localhost"
+		// This host, and nobody need be asked where that is.
+		host = "127.0.0.1"
+		if strings.HasSuffix(network, "6") {
+			host = "::1"
+		}
 	}
 	hosts, err := lookUp(ctx, network, host)
 	if err != nil {
@@ -217,7 +238,7 @@ func (d *Dialer) dialAny(ctx context.Context, network, target string) (net.Conn,
 
 // dialling is one attempt.
 type dialling interface {
-	dial(c *Conn, network, address string) error
+	dial(c *Conn, network, address string, config *config) error
 }
 
 func (d *Dialer) dial(ctx context.Context, network, target string) (*NetConn, error) {
@@ -239,7 +260,7 @@ func (d *Dialer) dial(ctx context.Context, network, target string) (*NetConn, er
 	if !can {
 		return nil, fmt.Errorf("quoit: engine %v does not dial on its loops", d.loops.engine)
 	}
-	if err := on.dial(c, network, target); err != nil {
+	if err := on.dial(c, network, target, d.config); err != nil {
 		return nil, err
 	}
 	select {

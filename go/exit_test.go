@@ -1,11 +1,14 @@
 package quoit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -172,4 +175,37 @@ func freePort(t *testing.T) int {
 	}
 	defer listener.Close()
 	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// What a handler ends by is told to the logger of its server, also where the loops were made with another.
+func TestWhatAHandlerEndsByIsToldToTheLoggerOfItsServer(t *testing.T) {
+	for name, end := range map[string]func(c *quoit.Conn){
+		"panic":               func(*quoit.Conn) { panic("as asked") },
+		"panic of a function": func(c *quoit.Conn) { c.Run(func(*quoit.Conn) { panic("as asked") }) },
+		"exit":                func(*quoit.Conn) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEngines(t, func(t *testing.T, engine quoit.Option) {
+				loops, err := quoit.NewLoops(engine, quiet(), quoit.WithLoops(1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = loops.Close() })
+				var said bytes.Buffer
+				closed := make(chan error, 1)
+				server := start(t, &handler{
+					data:   end,
+					closed: func(_ *quoit.Conn, err error) { closed <- err },
+				}, quoit.OnLoops(loops), quoit.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
+				io.WriteString(dial(t, server.Addr()), "x")
+				if err := receive(t, closed); err != quoit.ErrPanicked {
+					t.Error(err)
+				}
+				shutDown(t, server)
+				if !strings.Contains(said.String(), "connection is ended") {
+					t.Errorf("%q", said.String())
+				}
+			})
+		})
+	}
 }

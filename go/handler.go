@@ -220,7 +220,7 @@ func reportExit(config *config, c *Conn) {
 		config.logger.Error("quoit: a handler called runtime.Goexit; the loop goes on")
 		return
 	}
-	config.logger.Error("quoit: a handler called runtime.Goexit; "+endOf(c)+", and the loop goes on", "peer", fmt.Sprint(c.RemoteAddr()))
+	c.reports().logger.Error("quoit: a handler called runtime.Goexit; "+endOf(c)+", and the loop goes on", "peer", fmt.Sprint(c.RemoteAddr()))
 }
 
 // endOf ends the connection of a handler that has panicked, or tells why not.

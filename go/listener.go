@@ -22,6 +22,7 @@ type Listener struct {
 	ownsLoops bool
 	listening *listening
 	std       net.Listener // instead, on EngineStd and for unixpacket
+	config    *config
 
 	mu       sync.Mutex
 	queue    []*netConn // accepted by the loops
@@ -53,7 +54,7 @@ func listen(network, address string, options []Option) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{
-		loops: loops, ownsLoops: owns, open: make(map[*netConn]struct{}), ready: make(chan struct{}, 1),
+		loops: loops, ownsLoops: owns, config: config, open: make(map[*netConn]struct{}), ready: make(chan struct{}, 1),
 		gone: make(chan struct{}),
 	}
 	if err := l.listen(network, address, config); err != nil {
@@ -80,7 +81,7 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 		return err
 	}
 	if l.loops.engine == EngineStd || network == "unixpacket" {
-		l.std, err = net.Listen(network, address)
+		l.std, err = config.listenStd(network, address)
 		return err
 	}
 	var bound string
@@ -189,7 +190,7 @@ func (l *Listener) end() {
 // net's; the loops try again by themselves.
 func (l *Listener) Accept() (net.Conn, error) {
 	if l.std != nil {
-		return l.std.Accept()
+		return l.acceptStd()
 	}
 	for {
 		l.mu.Lock()
@@ -244,6 +245,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, l.opError("accept", errClosed)
 		}
 	}
+}
+
+// acceptStd is Accept of package net's listener. Of one that was inherited only its connections can be told of WithKeepAlive.
+func (l *Listener) acceptStd() (net.Conn, error) {
+	connection, err := l.std.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.config.setNoDelay(connection)
+	if tcp, is := connection.(*net.TCPConn); is && l.config.file != nil {
+		_ = tcp.SetKeepAliveConfig(l.config.keepAliveConfig()) // a connection that has gone already tells when it is read
+	}
+	return connection, nil
 }
 
 // Addr implements net.Listener.

@@ -35,6 +35,7 @@ const (
 // nativeLoop is a loop of libquoit on an operating system's thread of its own.
 type nativeLoop struct {
 	index   int
+	unique  int // number, among those of the process
 	group   *Loops
 	library *native.Loop
 	remote  *native.Remote
@@ -227,41 +228,21 @@ func unmapSlice[T any](slice []T) {
 	mapped{}.give(unsafe.Slice(start, cap(slice)*int(unsafe.Sizeof(element))))
 }
 
-// loopNumbers are those of a process's loops, which tell them apart in their ids.
-var loopNumbers = struct {
-	sync.Mutex
-	taken map[int]bool
-}{taken: make(map[int]bool)}
-
-func takeLoopNumber() (int, error) {
-	loopNumbers.Lock()
-	defer loopNumbers.Unlock()
-	for number := range maxLoops {
-		if !loopNumbers.taken[number] {
-			loopNumbers.taken[number] = true
-			return number, nil
-		}
-	}
-	return 0, fmt.Errorf("there are %d loops in this process already", maxLoops)
-}
-
-func giveLoopNumber(number int) {
-	loopNumbers.Lock()
-	defer loopNumbers.Unlock()
-	delete(loopNumbers.taken, number)
-}
+// loopNumbers are in the loops' ids.
+var loopNumbers numbers
 
 // run is the loop's thread.
 func (l *nativeLoop) run(config native.Config, ready chan<- error) {
 	// Never unlocked: the thread is the loop's, and ends with it.
 	runtime.LockOSThread()
 	l.thread = syscall.Gettid()
-	number, err := takeLoopNumber()
-	if err != nil {
-		ready <- err
+	number, found := loopNumbers.take(maxLoops)
+	if !found {
+		ready <- fmt.Errorf("there are %d loops in this process already", maxLoops)
 		return
 	}
-	defer giveLoopNumber(number)
+	defer loopNumbers.give(number)
+	l.unique = number
 	if l.group.config.spareProcessor {
 		spareProcessor(number)
 	}

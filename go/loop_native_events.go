@@ -278,7 +278,7 @@ func (l *nativeLoop) sendsNoMore(c *Conn, why syscall.Errno) {
 		c.broken = why
 		c.state = stateEnding
 	}
-	waits := c.out.refused
+	waits := c.out.refused && c.state < stateClosing // who has closed it hears of its end alone
 	c.out.flying, c.out.blocked, c.out.refused = 0, false, false
 	c.out.drop(l.pool)
 	c.files.token, c.files.of = 0, nil
@@ -326,7 +326,7 @@ func parseAddress(text string) net.Addr {
 	if err != nil {
 		return &net.TCPAddr{}
 	}
-	return net.TCPAddrFromAddrPort(address)
+	return net.TCPAddrFromAddrPort(withName(address))
 }
 
 // serve implements home.
@@ -366,6 +366,7 @@ func (l *nativeLoop) here() bool {
 }
 
 func (l *nativeLoop) number() int       { return l.index }
+func (l *nativeLoop) inProcess() int    { return l.unique }
 func (l *nativeLoop) settings() *config { return l.group.config }
 func (l *nativeLoop) memory() *blocks   { return l.pool }
 func (l *nativeLoop) wokeSomebody()     { l.woken = true }
@@ -379,8 +380,12 @@ func (l *nativeLoop) wakesReader() {
 func (l *nativeLoop) queuedBelow(c *Conn) int { return l.library.Queued(c.id) }
 
 // call runs f on the loop and waits for it; false if the loop has ended. If f panics or calls runtime.Goexit, that ends the
-// caller, as if it had run f itself. It must not be called on the loop.
+// caller, as if it had run f itself. That is what it does on the loop, where nobody else would.
 func (l *nativeLoop) call(f func()) bool {
+	if l.here() {
+		f()
+		return true
+	}
 	done := make(chan struct{})
 	returned, recovered := false, any(nil)
 	ok := l.post(func() {
@@ -403,9 +408,11 @@ func (l *nativeLoop) call(f func()) bool {
 }
 
 // dial connects c, and reports to its sink: opened, or closed.
-func (l *nativeLoop) dial(c *Conn, network, address string) error {
+func (l *nativeLoop) dial(c *Conn, network, address string, config *config) error {
 	if network == "unix" {
 		address = "unix:" + address
+	} else {
+		address = withNumber(address)
 	}
 	ok := l.post(func() {
 		l.token++
@@ -423,7 +430,7 @@ func (l *nativeLoop) dial(c *Conn, network, address string) error {
 		copy(b.memory[size:], address)
 		*options = native.ConnectOptions{
 			Size: uint32(size), AddressLength: uint32(len(address)), Address: unsafe.Pointer(&b.memory[size]),
-			TimeoutNS: -1, Stream: l.streamOptions(l.group.config),
+			TimeoutNS: -1, Stream: l.streamOptions(config),
 		}
 		l.push(native.Command{
 			Kind: native.CommandConnect, Token: token, Data: unsafe.Pointer(options), Length: uint32(size),

@@ -37,7 +37,7 @@ func (l *nativeLoop) listen(to *listening) error {
 	if to.config.file != nil {
 		socket, err = adopt(to.config.file)
 	} else {
-		socket, err = native.Bind(to.address, flags, to.config.backlog)
+		socket, err = native.Bind(withNumber(to.address), flags, to.config.backlog)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package quoit
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -13,9 +14,10 @@ import (
 // stdLoop is a loop on package net: a goroutine reads each connection, and one more writes while something is queued.
 // What they report is reported one after the other, as on a loop of libquoit.
 type stdLoop struct {
-	index int
-	group *Loops
-	pool  *blocks
+	index  int
+	unique int // number, among those of the process
+	group  *Loops
+	pool   *blocks
 
 	turn sync.Mutex // held while a handler runs
 
@@ -30,16 +32,21 @@ type stdLoop struct {
 	idle        sync.Cond // signalled when the last connection has gone
 }
 
+// stdNumbers are apart from those of the library's loops, which say how many of these wait in which way.
+var stdNumbers numbers
+
 func newStdLoop(group *Loops, index int) *stdLoop {
 	l := &stdLoop{
 		index: index, group: group, pool: newBlocks(heap{}, group.config.highWater),
 		connections: make(map[*Conn]*stdConn), ticks: make(map[*time.Timer]struct{}),
 	}
 	l.idle.L = &l.mu
+	l.unique, _ = stdNumbers.take(math.MaxInt) // there are as many as memory has room for
 	return l
 }
 
 func (l *stdLoop) number() int       { return l.index }
+func (l *stdLoop) inProcess() int    { return l.unique }
 func (l *stdLoop) settings() *config { return l.group.config }
 func (l *stdLoop) memory() *blocks   { return l.pool }
 func (l *stdLoop) here() bool        { return false } // a goroutine per connection may wait
@@ -159,16 +166,20 @@ func (l *stdLoop) exited(c *Conn, returned *bool) {
 		if recovered := recover(); recovered != nil {
 			panic(recovered)
 		}
-		reportExit(l.group.config, c)
+		l.inTurn(func() { reportExit(l.group.config, c) })
 	}
 }
 
 func (l *stdLoop) counters() Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ended {
+		return nil
+	}
 	return Counters{
-		{Name: "connections", About: "connections now", Gauge: true, Value: uint64(len(l.connections))},
-		{Name: "accepted", About: "connections accepted", Value: l.accepted},
+		// In the library's words: exporters refuse one name with two meanings.
+		{Name: "connections", About: "Connections that exist.", Gauge: true, Value: uint64(len(l.connections))},
+		{Name: "accepted", About: "Connections accepted.", Value: l.accepted},
 	}
 }
 
@@ -193,11 +204,12 @@ func (l *stdLoop) end() {
 	l.mu.Unlock()
 	l.endDatagrams()
 	l.pool.close()
+	stdNumbers.give(l.unique)
 }
 
 func (l *stdLoop) listen(to *listening) error {
 	network, address := splitServeAddress(to.address)
-	listener, err := net.Listen(network, address)
+	listener, err := to.config.listenStd(network, address)
 	if err != nil {
 		return err
 	}
@@ -280,12 +292,7 @@ func (l *Loops) fewest() *stdLoop {
 
 // adopt makes an accepted connection one of the loop's.
 func (l *stdLoop) adopt(connection net.Conn, to *listening) {
-	if tcp, isTCP := connection.(*net.TCPConn); isTCP {
-		_ = tcp.SetNoDelay(to.config.noDelay) // a connection that has gone already tells when it is read
-		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
-			Enable: to.config.keepAlive > 0, Idle: to.config.keepAlive, Interval: to.config.keepAlive, Count: 9,
-		})
-	}
+	to.config.setNoDelay(connection)
 	c := &Conn{home: l, local: connection.LocalAddr(), remote: connection.RemoteAddr()}
 	s := &stdConn{
 		loop: l, conn: c, net: connection,

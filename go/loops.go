@@ -41,7 +41,10 @@ type backend interface {
 	every(f func() time.Duration)
 	// each calls f on the loop with every connection.
 	each(f func(c *Conn))
+	// counters are nil once it has ended.
 	counters() Counters
+	// inProcess is its number among the loops of its kind in the process.
+	inProcess() int
 	// end closes what is left and waits until the loop is gone.
 	end()
 }
@@ -280,6 +283,10 @@ var hasIPv6 = sync.OnceValue(func() bool {
 
 // lookUp returns the addresses of a host that the network, of TCP or UDP, can use, in the resolver's order.
 func lookUp(ctx context.Context, network, host string) ([]string, error) {
+	// The resolver leaves out the zone of a literal address.
+	if literal, err := netip.ParseAddr(host); err == nil && literal.Zone() != "" && !strings.HasSuffix(network, "4") {
+		return []string{host}, nil
+	}
 	kind := "ip" + network[len("tcp"):]
 	found, err := net.DefaultResolver.LookupNetIP(ctx, kind, host)
 	if err != nil {

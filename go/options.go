@@ -1,9 +1,11 @@
 package quoit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"time"
@@ -126,6 +128,27 @@ func newConfig(options []Option) (*config, error) {
 	return c, nil
 }
 
+// keepAliveConfig is WithKeepAlive as package net takes it.
+func (c *config) keepAliveConfig() net.KeepAliveConfig {
+	if c.keepAlive <= 0 {
+		return net.KeepAliveConfig{}
+	}
+	return net.KeepAliveConfig{Enable: true, Idle: c.keepAlive, Interval: c.keepAlive, Count: 9}
+}
+
+// listenStd is net.Listen, with WithKeepAlive.
+func (c *config) listenStd(network, address string) (net.Listener, error) {
+	with := net.ListenConfig{KeepAlive: -1, KeepAliveConfig: c.keepAliveConfig()}
+	return with.Listen(context.Background(), network, address)
+}
+
+// setNoDelay sets WithNoDelay on a connection of package net's, which has it from the start otherwise.
+func (c *config) setNoDelay(connection net.Conn) {
+	if tcp, is := connection.(*net.TCPConn); is && !c.noDelay {
+		_ = tcp.SetNoDelay(false) // a connection that has gone already tells when it is read
+	}
+}
+
 // newPlainConfig is newConfig for all but servers with a Handler.
 func newPlainConfig(options []Option) (*config, error) {
 	c, err := newConfig(options)
@@ -139,8 +162,9 @@ func newPlainConfig(options []Option) (*config, error) {
 // maxLoops is the number of loops that the ids of one process can tell apart.
 const maxLoops = 4096
 
-// OnLoops runs on these loops instead of on new ones. Options that make loops have no effect beside it; the loops
-// are not shut down with what runs on them.
+// OnLoops runs on these loops instead of on new ones. Options that make loops have no effect beside it, nor have those for what
+// their connections may take: WithConnections, WithReceivePool, WithWaterMarks and WithInboundLimit, and WithCloseLimit but for what
+// Serve waits. The loops are not shut down with what runs on them.
 func OnLoops(loops *Loops) Option { return func(c *config) { c.shared = loops } }
 
 // WithLoops sets the number of loops, each a thread of its own. Default: runtime.GOMAXPROCS(0).

@@ -193,7 +193,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	<-s.listening.stopped
 	for _, loop := range s.loops.loops {
 		loop.each(func(c *Conn) {
-			if s.has(c) {
+			if s.has(c) && !c.IsClosed() {
 				c.sink.draining(c)
 			}
 		})

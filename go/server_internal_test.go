@@ -65,3 +65,40 @@ func leavesNothingBehind(t *testing.T, engine Engine) {
 		t.Error("it still listens")
 	}
 }
+
+// The same of sockets for datagrams, on loops that go on.
+func TestServeDatagramsLeavesNothingBehindWhenALoopFails(t *testing.T) {
+	for _, engine := range []Engine{EngineURing, EngineEpoll, EngineStd} {
+		t.Run(engine.String(), func(t *testing.T) {
+			loops, err := NewLoops(WithEngine(engine), WithLoops(2), WithLogger(slog.New(slog.DiscardHandler)))
+			if err != nil {
+				required.Skip(t, engine, err)
+			}
+			defer loops.Close()
+			failure := errors.New("as asked")
+			path := t.TempDir() + "/socket"
+			ended := make(chan error, 1)
+			go func() {
+				ended <- ServeDatagrams(t.Context(), "unixgram", path, BaseDatagramHandler{}, OnLoops(loops), WithCloseLimit(time.Minute))
+			}()
+			client, err := net.Dial("unixgram", path)
+			for err != nil {
+				select {
+				case failure := <-ended:
+					t.Fatal(failure)
+				default:
+					client, err = net.Dial("unixgram", path)
+				}
+			}
+			_ = client.Close()
+			loops.fail(failure)
+			if err := <-ended; !errors.Is(err, failure) {
+				t.Error(err)
+			}
+			if other, err := net.Dial("unixgram", path); err == nil {
+				other.Close()
+				t.Error("it still receives")
+			}
+		})
+	}
+}

@@ -218,6 +218,93 @@ func TestOptionsAreThoseOfPackageNet(t *testing.T) {
 	})
 }
 
+// Connections have the options that they were asked for: accepted or dialled, on loops of their own or on others'.
+func TestConnectionsHaveTheOptionsThatWereAskedFor(t *testing.T) {
+	stock, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stock.Close()
+	for _, period := range []time.Duration{0, -1, 42 * time.Second} {
+		for _, noDelay := range []bool{true, false} {
+			// What a connection of package net's has that is asked for the same.
+			same := net.Dialer{KeepAlive: -1, KeepAliveConfig: net.KeepAliveConfig{Enable: period > 0, Idle: period, Interval: period}}
+			connection, err := same.Dial("tcp", stock.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := connection.(*net.TCPConn).SetNoDelay(noDelay); err != nil {
+				t.Fatal(err)
+			}
+			want := keeps(t, connection)
+			connection.Close()
+			for _, shared := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v, %v, shared %v", period, noDelay, shared), func(t *testing.T) {
+					onEngines(t, func(t *testing.T, engine quoit.Option) {
+						asked := []quoit.Option{engine, quiet(), quoit.WithKeepAlive(period), quoit.WithNoDelay(noDelay)}
+						if shared {
+							loops, err := quoit.NewLoops(engine, quiet(), quoit.WithLoops(1))
+							if err != nil {
+								t.Fatal(err)
+							}
+							t.Cleanup(func() { _ = loops.Close() })
+							asked = append(asked, quoit.OnLoops(loops))
+						}
+						l, err := quoit.Listen("tcp", "127.0.0.1:0", asked...)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer l.Close()
+						dialer, err := quoit.NewDialer(asked...)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer dialer.Close()
+						dialled, err := dialer.Dial("tcp", l.Addr().String())
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer dialled.Close()
+						accepted, err := l.Accept()
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer accepted.Close()
+						if found := keeps(t, dialled); found != want {
+							t.Errorf("dialled: %s, and of package net %s", found, want)
+						}
+						if found := keeps(t, accepted); found != want {
+							t.Errorf("accepted: %s, and of package net %s", found, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// keeps tells how a connection delays what it sends, and asks an idle peer.
+func keeps(t *testing.T, conn net.Conn) (text string) {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = raw.Control(func(fd uintptr) {
+		for _, option := range [][2]int{
+			{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+		} {
+			value, err := getOption(fd, option[0], option[1])
+			text += fmt.Sprint(value, err, " ")
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // A panic, or a runtime.Goexit, of a function that is given the descriptor is its caller's, and no loop's.
 func TestWhatEndsAControlFunctionEndsItsCallerOnly(t *testing.T) {
 	type ending struct {

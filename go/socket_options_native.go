@@ -88,7 +88,7 @@ func asInt(value bool) int {
 // onSocket implements home.
 func (l *nativeLoop) onSocket(c *Conn, f func(socket streamSocket) error) error {
 	err := error(errClosed)
-	run := func() {
+	called := l.call(func() {
 		c.mu.Lock()
 		id := c.id
 		c.mu.Unlock()
@@ -98,10 +98,8 @@ func (l *nativeLoop) onSocket(c *Conn, f func(socket streamSocket) error) error 
 		if fd := l.library.ConnectionFD(id); fd >= 0 {
 			err = f(descriptor(fd))
 		}
-	}
-	if l.here() {
-		run()
-	} else if !l.call(run) {
+	})
+	if !called {
 		return errClosed
 	}
 	return err

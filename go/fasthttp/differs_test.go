@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	quoit "github.com/quoit-io/quoit/go"
 	loop "github.com/quoit-io/quoit/go/fasthttp"
@@ -112,6 +113,55 @@ func TestAHijackOnTheLoopEndsTheConnection(t *testing.T) {
 		all, err := io.ReadAll(c.reader)
 		if stock && (string(all) != "mine" || err != nil) || !stock && (len(all) > 0 || !errors.Is(err, syscall.ECONNRESET)) {
 			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+// The connection of a request is known on the loop, but can neither be read from nor written to, and has no deadlines. It can be closed.
+func TestTheConnectionOfARequestOnTheLoop(t *testing.T) {
+	made := func() *fasthttp.Server {
+		return &fasthttp.Server{Logger: log.New(io.Discard, "", 0), Handler: func(ctx *fasthttp.RequestCtx) {
+			c := ctx.Conn()
+			switch string(ctx.Path()) {
+			case "/close":
+				fmt.Fprint(ctx, c.Close())
+			case "/write":
+				_, err := c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ndirect"))
+				if err == nil {
+					_ = c.Close()
+				}
+				fmt.Fprint(ctx, err == quoit.ErrOnLoop)
+			case "/read":
+				if errors.Is(c.SetReadDeadline(time.Unix(1, 0)), errors.ErrUnsupported) {
+					_, err := c.Read(make([]byte, 1))
+					fmt.Fprint(ctx, err == quoit.ErrOnLoop)
+				} else {
+					_, err := c.Read(make([]byte, 1))
+					fmt.Fprint(ctx, errors.Is(err, os.ErrDeadlineExceeded))
+				}
+			default:
+				fmt.Fprint(ctx, c.RemoteAddr().String() == ctx.RemoteAddr().String(), c.LocalAddr().String() == ctx.LocalAddr().String())
+			}
+		}}
+	}
+	differing(t, made, func(t *testing.T, address net.Addr, stock bool) {
+		for _, one := range []struct{ path, here, stock string }{
+			{"/", "true true", "true true"}, {"/write", "true", "direct"}, {"/read", "true", "true"},
+		} {
+			c := dial(t, address)
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", one.path)
+			want := one.here
+			if stock {
+				want = one.stock
+			}
+			if _, body := c.answer(t, "GET"); body != want {
+				t.Errorf("%s: %q, and not %q", one.path, body, want)
+			}
+		}
+		c := dial(t, address)
+		io.WriteString(c, "GET /close HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := c.reader.ReadByte(); err == nil {
+			t.Error("a response has come")
 		}
 	})
 }

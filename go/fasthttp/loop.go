@@ -23,7 +23,9 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"log"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -103,9 +105,8 @@ func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, 
 	}
 }
 
-// peer is what a RequestCtx asks its connection on the loop: the addresses. Everything else would be I/O.
+// peer is the connection of a RequestCtx on the loop. A handler may ask it for its addresses, and close it.
 type peer struct {
-	net.Conn
 	conn *quoit.Conn
 
 	requests turns.Requests
@@ -115,8 +116,19 @@ type peer struct {
 	draining bool // it closes behind the request of which a part has come
 }
 
+var _ net.Conn = (*peer)(nil)
+
 func (p *peer) LocalAddr() net.Addr  { return p.conn.LocalAddr() }
 func (p *peer) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
+func (p *peer) Close() error         { return p.conn.Close() }
+
+// What would wait cannot, and the deadlines are the loop's.
+
+func (p *peer) Read([]byte) (int, error)         { return 0, quoit.ErrOnLoop }
+func (p *peer) Write([]byte) (int, error)        { return 0, quoit.ErrOnLoop }
+func (p *peer) SetDeadline(time.Time) error      { return errors.ErrUnsupported }
+func (p *peer) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
+func (p *peer) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 
 // work is what serving the requests takes that one connection has brought in a turn.
 type work struct {
@@ -387,11 +399,14 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) after {
 		_ = c.Abort() // or it has ended
 		return then   // a context cannot be told to forget a hijacker
 	case then == streams:
-		h.move(c, func(n net.Conn) (bool, error) {
+		moved := h.move(c, func(n net.Conn) (bool, error) {
 			writer := bufio.NewWriter(n)
 			_, first := writer.Write(rest)
 			return !w.ending, errors.Join(first, w.stream.Write(writer), writer.Flush())
 		})
+		if !moved {
+			_ = w.stream.CloseBodyStream() // there is nobody left to hear of it
+		}
 		return then // and it is the goroutine's
 	case len(rest) > 0:
 		h.move(c, func(n net.Conn) (bool, error) {
@@ -435,19 +450,20 @@ func (w *work) reset() {
 	w.ctx.Response.Reset()
 }
 
-// move serves the connection on a goroutine from now on, after what first writes, which returns whether it goes on.
-func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err error)) {
-	h.moveAs(c, first, func(n *quoit.NetConn) net.Conn { return n })
+// move serves the connection on a goroutine from now on, after what first writes, which returns whether it goes on. It returns false,
+// and first is not called, if the connection has closed meanwhile.
+func (h *Handler) move(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err error)) bool {
+	return h.moveAs(c, first, func(n *quoit.NetConn) net.Conn { return n })
 }
 
 // moveAs moves a connection, which fasthttp is given as what that returns.
-func (h *Handler) moveAs(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err error), as func(n *quoit.NetConn) net.Conn) {
+func (h *Handler) moveAs(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err error), as func(n *quoit.NetConn) net.Conn) bool {
 	from := c.Context().(*peer)
 	draining := from.draining
 	from.times.Forget(c)
 	n, err := c.Detach()
 	if err != nil {
-		return // it has closed meanwhile
+		return false
 	}
 	h.moved.Add(n)
 	if draining {
@@ -464,6 +480,7 @@ func (h *Handler) moveAs(c *quoit.Conn, first func(n net.Conn) (goesOn bool, err
 			h.logger().Printf("quoit: serving %v: %v", n.RemoteAddr(), err)
 		}
 	}()
+	return true
 }
 
 // resume has first write what is left of a response, and waits for the next request as fasthttp does between two: when it
@@ -492,10 +509,8 @@ func (h *Handler) logger() fasthttp.Logger {
 	if h.server.Logger != nil {
 		return h.server.Logger
 	}
-	return silent{}
+	return defaultLogger
 }
 
-// silent is for servers without a logger.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
+// defaultLogger is for servers without a logger, as fasthttp's own is.
+var defaultLogger fasthttp.Logger = log.New(os.Stderr, "", log.LstdFlags)

@@ -269,6 +269,61 @@ func TestTheBodyOfAHijackedRequestStays(t *testing.T) {
 	})
 }
 
+// What a handler has not read of a body, when it takes the connection over, comes first from the reader that it is given: that reader
+// and the body are one stream.
+func TestAHijackerReadsTheRestOfTheBody(t *testing.T) {
+	const behind = "behind"
+	for _, length := range []int{1, 10, 3000, 4096, 10_000} {
+		for _, before := range []int{0, 1, 10, 6000, 10_000} {
+			for _, copies := range []bool{false, true} {
+				if before > length {
+					continue
+				}
+				t.Run(fmt.Sprintf("%d of %d read, copied %v", before, length, copies), func(t *testing.T) {
+					sent := strings.Repeat("abcdefghij", length/10+1)[:length]
+					made := func() *http.Server {
+						return quietServer(func(w http.ResponseWriter, r *http.Request) {
+							first := make([]byte, before)
+							if _, err := io.ReadFull(r.Body, first); err != nil {
+								panic(err)
+							}
+							connection, buffered, err := http.NewResponseController(w).Hijack()
+							if err != nil {
+								panic(err)
+							}
+							go func() {
+								defer connection.Close()
+								_, _ = connection.Write(first)
+								if copies {
+									_, _ = io.Copy(connection, buffered)
+									return
+								}
+								rest := make([]byte, length-before+len(behind))
+								n, _ := io.ReadFull(buffered, rest)
+								_, _ = connection.Write(rest[:n])
+							}()
+						})
+					}
+					differing(t, made, nil, func(t *testing.T, address net.Addr, stock bool) {
+						c := dial(t, address)
+						fmt.Fprintf(c.Conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", length, sent)
+						came := make([]byte, before)
+						if _, err := io.ReadFull(c, came); err != nil {
+							t.Fatal(err)
+						}
+						io.WriteString(c.Conn, behind)
+						c.Conn.(*net.TCPConn).CloseWrite()
+						rest, err := io.ReadAll(c)
+						if all := string(came) + string(rest); all != sent+behind || err != nil {
+							t.Errorf("%d of %d bytes, the last ones %q, %v", len(all), length+len(behind), all[max(0, len(all)-20):], err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 // Requests that come faster than they are served stop their peer. A hijack behind the last of them lets it go on.
 func TestAHijackBehindManyRequestsReceives(t *testing.T) {
 	const limit, requests = 1000, turns.Share + 40 // more than the limit is left for the turn that hijacks

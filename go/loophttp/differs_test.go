@@ -215,3 +215,19 @@ func TestAPanicOnTheLoopIsLoggedByTheLoop(t *testing.T) {
 		}
 	})
 }
+
+// A server does not tell whether it keeps connections alive, so that those on the loop go on.
+func TestKeepAlivesAreNotDisabledOnTheLoop(t *testing.T) {
+	made := func() *http.Server {
+		server := quietServer(func(http.ResponseWriter, *http.Request) {})
+		server.SetKeepAlivesEnabled(false)
+		return server
+	}
+	differing(t, made, nil, func(t *testing.T, address net.Addr, stock bool) {
+		c := dial(t, address)
+		io.WriteString(c.Conn, plainGet)
+		if response, _ := c.answer(t, "GET"); response.Close != stock {
+			t.Errorf("it closes: %v", response.Close)
+		}
+	})
+}

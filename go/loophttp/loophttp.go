@@ -73,7 +73,8 @@ const headSlack = 4096
 
 // New makes a quoit.Handler of a net/http one; nil is http.DefaultServeMux.
 func New(handler http.Handler, options ...Option) *Handler {
-	h := &Handler{handler: handler, limit: 32 << 10, over: newHandedOver()}
+	h := &Handler{handler: handler, limit: 32 << 10}
+	h.over = newHandedOver(h.endMoved)
 	for _, option := range options {
 		option(h)
 	}
@@ -125,7 +126,7 @@ type state struct {
 
 // work is what serving one request takes. A loop needs one; several loops share the pool.
 type work struct {
-	source  bytes.Reader
+	source  source
 	reader  *bufio.Reader
 	writer  responseWriter
 	content bytes.Buffer
@@ -134,13 +135,27 @@ type work struct {
 	body    io.Closer     // of it; handlers may give it another one
 }
 
+// source is what a request is read from: its bytes, and behind them the connection, once that was hijacked.
+type source struct {
+	bytes  bytes.Reader
+	behind io.Reader
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	if s.bytes.Len() == 0 && s.behind != nil {
+		return s.behind.Read(p)
+	}
+	return s.bytes.Read(p)
+}
+
 var works = sync.Pool{New: func() any {
 	return &work{reader: bufio.NewReaderSize(nil, 4<<10), writer: responseWriter{header: make(http.Header)}}
 }}
 
 // read reads a request, of which forget must follow.
 func (w *work) read(raw []byte) (*http.Request, error) {
-	w.source.Reset(raw)
+	w.source.bytes.Reset(raw)
 	w.reader.Reset(&w.source)
 	request, err := http.ReadRequest(w.reader)
 	if err == nil {
@@ -162,8 +177,8 @@ func (w *work) forget() {
 	w.request, w.body = nil, nil
 }
 
-// done gives the work back. That of a hijacked connection is its handler's for ever: it may go on reading the body, it may keep the
-// files, and its response says that there is none any more.
+// done gives the work back. That of a hijacked connection is its handler's for ever: it goes on reading by the same reader, it may keep
+// the files, and its response says that there is none any more.
 func (w *work) done() {
 	if !w.writer.hijacked {
 		w.forget()
@@ -281,7 +296,7 @@ func (h *Handler) serve(c *quoit.Conn, known *state, raw []byte) bool {
 	w := works.Get().(*work)
 	defer w.done()
 	request, err := w.read(raw)
-	if err != nil || len(raw)-w.source.Len()-w.reader.Buffered() > h.heads || h.blocks != nil && h.blocks(request) {
+	if err != nil || len(raw)-w.source.bytes.Len()-w.reader.Buffered() > h.heads || h.blocks != nil && h.blocks(request) {
 		return false
 	}
 	if h.blocks != nil && request.Body != http.NoBody {
@@ -416,17 +431,30 @@ func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
 	}()
 }
 
-// handedOver is the listener of the http.Server: it accepts what the loops hand over.
-type handedOver struct {
-	mu     sync.Mutex
-	queue  []net.Conn
-	ready  chan struct{}
-	closed chan struct{}
-	once   sync.Once
+// endMoved closes a connection that has moved and that nobody serves, as the http.Server has ended: behind what was left from the
+// loop. It does not wait.
+func (h *Handler) endMoved(connection net.Conn) {
+	go func() {
+		if rest, left := connection.(*withRest); left {
+			_ = rest.flush() // the peer may have gone
+		}
+		h.moved.Remove(connection)
+		_ = connection.Close() // likewise
+	}()
 }
 
-func newHandedOver() *handedOver {
-	return &handedOver{ready: make(chan struct{}, 1), closed: make(chan struct{})}
+// handedOver is the listener of the http.Server: it accepts what the loops hand over.
+type handedOver struct {
+	left   func(connection net.Conn) // what becomes of those that it does not accept any more
+	mu     sync.Mutex
+	queue  []net.Conn
+	over   bool // it accepts nothing any more
+	ready  chan struct{}
+	closed chan struct{}
+}
+
+func newHandedOver(left func(connection net.Conn)) *handedOver {
+	return &handedOver{left: left, ready: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 // writeWithin writes what was left from the loop, in no more than the time for a response, if that is limited.
@@ -445,8 +473,15 @@ func (l *handedOver) take(n *quoit.NetConn, first []byte, limit time.Duration, w
 		connection = &withRest{NetConn: n, rest: first, limit: limit, written: written}
 	}
 	l.mu.Lock()
-	l.queue = append(l.queue, connection)
+	over := l.over
+	if !over {
+		l.queue = append(l.queue, connection)
+	}
 	l.mu.Unlock()
+	if over {
+		l.left(connection)
+		return
+	}
 	select {
 	case l.ready <- struct{}{}:
 	default:
@@ -515,7 +550,17 @@ func (l *handedOver) Accept() (net.Conn, error) {
 }
 
 func (l *handedOver) Close() error {
-	l.once.Do(func() { close(l.closed) })
+	l.mu.Lock()
+	queue := l.queue
+	l.queue = nil
+	if !l.over {
+		l.over = true
+		close(l.closed)
+	}
+	l.mu.Unlock()
+	for _, connection := range queue {
+		l.left(connection)
+	}
 	return nil
 }
 

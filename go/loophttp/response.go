@@ -22,8 +22,8 @@ type responseWriter struct {
 	conn    *quoit.Conn
 	known   *state
 	request *http.Request
-	source  *bytes.Reader // what was not read yet of the request
-	raw     int           // bytes of it
+	work    *work // that the request is read by
+	raw     int   // bytes of the request
 
 	hijacked bool
 	header   http.Header
@@ -50,7 +50,7 @@ var (
 
 func (w *responseWriter) begin(h *Handler, c *quoit.Conn, known *state, of *work, raw int) {
 	w.handler, w.conn, w.known, w.request, w.raw = h, c, known, of.request, raw
-	w.source, w.body = &of.source, &of.content
+	w.work, w.body = of, &of.content
 	clear(w.header)
 	w.status, w.out, w.fields = 0, w.out[:0], w.fields[:0]
 	w.typed, w.dated, w.length, w.offered, w.closing = false, false, -1, 0, false
@@ -221,11 +221,12 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.status != 0 {
 		return nil, nil, errors.New("loophttp: a response was begun")
 	}
-	if w.source.Len() > 0 {
+	source := &w.work.source
+	if source.bytes.Len() > 0 {
 		// The body stays the handler's, but the memory that it came in goes.
-		rest := make([]byte, w.source.Len())
-		_, _ = w.source.Read(rest) // all of it
-		w.source.Reset(rest)
+		rest := make([]byte, source.bytes.Len())
+		_, _ = source.bytes.Read(rest) // all of it
+		source.bytes.Reset(rest)
 	}
 	w.conn.Discard(w.raw)
 	w.known.times.Forget(w.conn)
@@ -234,7 +235,9 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.known.requests.Need, w.hijacked = -1, true
-	return n, bufio.NewReadWriter(bufio.NewReader(n), bufio.NewWriter(n)), nil
+	// As with net/http, what was not read of the body comes first.
+	source.behind = n
+	return n, bufio.NewReadWriter(w.work.reader, bufio.NewWriter(n)), nil
 }
 
 func bodyAllowed(status int) bool {

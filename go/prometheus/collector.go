@@ -11,7 +11,7 @@ import (
 )
 
 // Collector is a prometheus.Collector of the counters of loops: quoit_NAME_total for those that only grow, quoit_NAME
-// for the others, with the labels `loop`, its number, and `engine`.
+// for the others, with the labels `loop`, its number in the process (Loops.Number), and `engine`.
 type Collector struct {
 	loops *quoit.Loops
 }
@@ -26,15 +26,15 @@ func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	engine := c.loops.Engine().String()
-	for number, counters := range c.loops.Counters() {
+	for index, counters := range c.loops.Counters() {
+		number := strconv.Itoa(c.loops.Number(index))
 		for _, counter := range counters {
 			name, kind := "quoit_"+counter.Name+"_total", prometheus.CounterValue
 			if counter.Gauge {
 				name, kind = "quoit_"+counter.Name, prometheus.GaugeValue
 			}
 			description := prometheus.NewDesc(name, counter.About, []string{"loop", "engine"}, nil)
-			metrics <- prometheus.MustNewConstMetric(description, kind, float64(counter.Value),
-				strconv.Itoa(number), engine)
+			metrics <- prometheus.MustNewConstMetric(description, kind, float64(counter.Value), number, engine)
 		}
 	}
 }

@@ -64,3 +64,49 @@ func TestCountersAreExported(t *testing.T) {
 		}
 	}
 }
+
+// Several groups of loops are told apart in one registry, such as those of a server and of its clients; also when some have ended.
+func TestGroupsOfLoopsAreToldApart(t *testing.T) {
+	engines := []quoit.Engine{quoit.EngineAuto, quoit.EngineStd, quoit.EngineAuto, quoit.EngineStd}
+	registry := client.NewPedanticRegistry()
+	var open []*quoit.Loops
+	series := func(want int) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "quoit_connections" && len(family.Metric) != want {
+				t.Errorf("%d loops, and not %d", len(family.Metric), want)
+			}
+		}
+	}
+	add := func(engine quoit.Engine) {
+		loops, err := quoit.NewLoops(quoit.WithEngine(engine), quoit.WithLoops(2), quoit.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry.MustRegister(prometheus.NewCollector(loops))
+		open = append(open, loops)
+	}
+	for _, engine := range engines {
+		add(engine)
+	}
+	series(2 * len(engines))
+	for _, loops := range open[:2] {
+		if err := loops.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	series(2 * (len(engines) - 2))
+	for _, engine := range engines[:2] {
+		add(engine)
+	}
+	series(2 * len(engines))
+	for _, loops := range open[2:] {
+		if err := loops.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
