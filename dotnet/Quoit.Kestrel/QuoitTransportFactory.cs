@@ -74,7 +74,7 @@ public sealed partial class QuoitTransportFactory :
 
     /// <summary>Binds an endpoint and begins to accept.</summary>
     /// <param name="endpoint">IP, with port 0 for one that the kernel chooses; Unix domain; or the handle of a bound
-    /// stream socket, which the factory owns from here on.</param>
+    /// stream socket, which stays its owner's, and listens on when this has ended.</param>
     /// <param name="cancellationToken">Gives up waiting.</param>
     /// <returns>The listener.</returns>
     /// <exception cref="AddressInUseException">Somebody has the address.</exception>

@@ -148,6 +148,9 @@ public sealed class QuoitTransportOptions
     /// <summary>Milliseconds, to tell whether a loop is blocked. For tests.</summary>
     internal Func<long> Clock { get; set; } = static () => Environment.TickCount64;
 
+    /// <summary>Is called as a connection is made. For tests of what fails there.</summary>
+    internal Action? Making { get; set; }
+
     /// <summary>Bytes of a loop's own memory for what one turn reads: small sends, and the lists of what is lent. Less than
     /// a list is for tests of what happens when it is used up.</summary>
     internal int CopyRoom { get; set; } = 512 * 1024;

@@ -8,6 +8,7 @@ using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
+using Microsoft.Extensions.Configuration;
 using Microsoft.Extensions.DependencyInjection;
 using Quoit.Kestrel.Tests.Support;
 
@@ -130,6 +131,129 @@ public class BindScenarios
         socket.SafeHandle.SetHandleAsInvalid();
         await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.ListenHandle(handle), Hello);
         Assert.Contains("hello", await GetAsync(bound), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task The_handle_of_a_socket_stays_its_owners(Transport transport)
+    {
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        socket.Listen();
+        var bound = (IPEndPoint)socket.LocalEndPoint!;
+        for (var round = 0; round < 3; round++)
+        {
+            await using var server = await TestServer.StartAsync(
+                transport, kestrel => kestrel.ListenHandle((ulong)socket.SafeHandle.DangerousGetHandle()), Hello);
+            Assert.Equal(bound.Port, server.Port);
+            Assert.Contains("hello", await GetAsync(bound), StringComparison.Ordinal);
+        }
+        // Who comes now waits for the owner, as the socket still listens.
+        using var client = await Client.ConnectAsync(bound);
+        using var accepted = await socket.AcceptAsync(Wait.Token);
+        Assert.Equal(client.Socket.LocalEndPoint, accepted.RemoteEndPoint);
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task The_handle_of_a_unix_socket_leaves_its_file(Transport transport)
+    {
+        using var folder = new Folder();
+        var path = Path.Combine(folder.Path, "s.sock");
+        using var socket = new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
+        socket.Bind(new UnixDomainSocketEndPoint(path));
+        await using (var server = await TestServer.StartAsync(
+            transport, kestrel => kestrel.ListenHandle((ulong)socket.SafeHandle.DangerousGetHandle()), Hello))
+        {
+            Assert.Contains("hello", await GetAsync(new UnixDomainSocketEndPoint(path)), StringComparison.Ordinal);
+        }
+        Assert.True(File.Exists(path));
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Addresses_of_unix_sockets(Transport transport)
+    {
+        using var folder = new Folder();
+        var path = Path.Combine(folder.Path, "s.sock");
+        var seen = new TaskCompletionSource<string>(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.StartAsync(
+            transport,
+            kestrel => kestrel.ListenUnixSocket(path, listening => listening.Run(connection =>
+            {
+                var socket = connection.Features.Get<IConnectionSocketFeature>()!.Socket;
+                seen.TrySetResult(
+                    $"{connection.LocalEndPoint} {connection.RemoteEndPoint} {socket.LocalEndPoint} {socket.RemoteEndPoint} "
+                    + $"{socket.AddressFamily} {socket.SocketType} {socket.ProtocolType}");
+                return Task.CompletedTask;
+            })),
+            null);
+        var own = Path.Combine(folder.Path, "c.sock");
+        using var client = await Client.ConnectAsync(new UnixDomainSocketEndPoint(path), socket => socket.Bind(new UnixDomainSocketEndPoint(own)));
+        Assert.Equal($"{path} {own} {path} {own} Unix Stream IP", await seen.Task.Soon());
+    }
+
+    /// <summary>As a file that is edited.</summary>
+    private sealed class Edited(Dictionary<string, string?> values) : ConfigurationProvider, IConfigurationSource
+    {
+        public IConfigurationProvider Build(IConfigurationBuilder builder) => this;
+
+        public override void Load() => Data = new Dictionary<string, string?>(values, StringComparer.OrdinalIgnoreCase);
+
+        public void Change(string key, string value)
+        {
+            values[key] = value;
+            Load();
+            OnReload();
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task Endpoints_that_change_in_the_configuration(Transport transport)
+    {
+        using var folder = new Folder();
+        const string Moved = "Endpoints:Moved:Url";
+        var (first, kept) = (FreePort(), FreePort());
+        var path = Path.Combine(folder.Path, "s.sock");
+        var edited = new Edited(new Dictionary<string, string?>
+        {
+            [Moved] = $"http://127.0.0.1:{first}",
+            ["Endpoints:Kept:Url"] = $"http://127.0.0.1:{kept}",
+        });
+        var configuration = new ConfigurationBuilder().Add(edited).Build();
+        await using var server = await TestServer.StartAsync(
+            transport, kestrel => kestrel.Configure(configuration, reloadOnChange: true), Hello);
+        using var idle = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, first));
+        async Task IsServedAsync(EndPoint to)
+        {
+            while (true)
+            {
+                try
+                {
+                    Assert.Contains("hello", await GetAsync(to), StringComparison.Ordinal);
+                    return;
+                }
+                catch (SocketException)
+                {
+                    // Not yet.
+                    await Task.Delay(5, Wait.Token);
+                }
+            }
+        }
+        await IsServedAsync(new IPEndPoint(IPAddress.Loopback, first));
+        for (var round = 0; round < 2; round++)
+        {
+            edited.Change(Moved, $"http://unix:{path}");
+            await IsServedAsync(new UnixDomainSocketEndPoint(path)).Soon();
+            // Its connections were ended, and nobody listens there any more.
+            Assert.Empty(await idle.ReceiveToEndAsync());
+            await Assert.ThrowsAsync<SocketException>(() => Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, first)));
+            await IsServedAsync(new IPEndPoint(IPAddress.Loopback, kept)).Soon();
+            edited.Change(Moved, $"http://127.0.0.1:{first}");
+            await IsServedAsync(new IPEndPoint(IPAddress.Loopback, first)).Soon();
+            Assert.False(File.Exists(path));
+        }
     }
 
     [Fact]

@@ -1,3 +1,4 @@
+using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
@@ -5,6 +6,7 @@ using Microsoft.AspNetCore.Connections;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Options;
 using Quoit.Kestrel.Connections;
+using Quoit.Kestrel.Native;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -104,6 +106,140 @@ public class ClientScenarios
         await stream.WriteAsync(new byte[30_000_000], Wait.Token);
         await stream.DisposeAsync().AsTask().Soon();
         await LoopState.NothingLeftAsync(factory.Group!);
+    }
+
+    /// <summary>Gives every connection the same end.</summary>
+    private sealed class FailingConnections(Exception failure) : IConnectionFactory
+    {
+        public ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
+        {
+            var (input, output) = (new Pipe(), new Pipe());
+            input.Writer.Complete(failure);
+            return new(new DefaultConnectionContext("failing") { Transport = new Duplex(input.Reader, output.Writer) });
+        }
+
+        private sealed class Duplex(PipeReader input, PipeWriter output) : IDuplexPipe
+        {
+            public PipeReader Input => input;
+
+            public PipeWriter Output => output;
+        }
+    }
+
+    /// <summary>As over sockets: NetworkStream has all of it inside an IOException, which HttpClient knows what to do with.</summary>
+    [Fact]
+    public async Task A_connection_that_fails_fails_its_request_as_over_sockets()
+    {
+        foreach (var failure in new Exception[]
+        {
+            new SocketException((int)SocketError.TimedOut),
+            new ConnectionResetException("on purpose"),
+            new ConnectionAbortedException("on purpose"),
+            new OperationCanceledException("on purpose"),
+        })
+        {
+            using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(new FailingConnections(failure)));
+            using var content = new ByteArrayContent([1, 2, 3]);
+            var told = await Assert.ThrowsAsync<HttpRequestException>(() => client.PostAsync(new Uri("http://127.0.0.1/"), content, Wait.Token));
+            Assert.IsType<IOException>(told.InnerException is HttpIOException ? told.InnerException.InnerException : told.InnerException, exactMatch: false);
+            Assert.Contains(failure.Message, told.ToString(), StringComparison.Ordinal);
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_request_whose_factory_is_disposed_fails_and_is_not_cancelled(Transport transport)
+    {
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var aborted = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var server = await TestServer.HttpAsync(transport, application => application.MapGet("/", async context =>
+        {
+            using var registration = context.RequestAborted.Register(() => aborted.TrySetResult());
+            begun.SetResult();
+            await aborted.Task;
+        }));
+        var factory = FactoryScenarios.Create(transport);
+        using var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory));
+        var request = client.GetAsync(new Uri(server.Address), Wait.Token);
+        await begun.Task.Soon();
+        await factory.DisposeAsync().AsTask().Soon();
+        await Assert.ThrowsAsync<HttpRequestException>(() => request.Soon());
+        await aborted.Task.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task More_attempts_than_a_turn_has_room_for_wait_for_the_next(Transport transport)
+    {
+        const int Attempts = 60;
+        using var listening = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        listening.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        listening.Listen(Attempts);
+        await using var factory = FactoryScenarios.Create(transport, configure: static options =>
+        {
+            options.Loops = 1;
+            // What sends take of it at the same time leaves no more.
+            options.CopyRoom = 1024;
+        });
+        Assert.True(factory.CanBind(listening.LocalEndPoint!));
+        using var held = new ManualResetEventSlim();
+        factory.Group!.Loops[0].TryPost(_ => held.Wait(Wait.Limit), null);
+        var attempts = Enumerable.Range(0, Attempts).Select(_ => factory.ConnectAsync(listening.LocalEndPoint!, Wait.Token).AsTask()).ToArray();
+        held.Set();
+        foreach (var connection in await Task.WhenAll(attempts).Soon())
+        {
+            (await listening.AcceptAsync(Wait.Token)).Dispose();
+            await connection.DisposeAsync();
+        }
+        await LoopState.NothingLeftAsync(factory.Group!);
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task An_attempt_that_comes_behind_the_stop_of_its_loop_is_refused_at_once(Transport transport)
+    {
+        // It would be queued for ever: the loop would wait for it as long as it waits for anything.
+        using var full = ListensOnly();
+        full.Listen(0);
+        using var filler = await Client.ConnectAsync(full.LocalEndPoint!);
+        var factory = FactoryScenarios.Create(transport, configure: static options => options.Loops = 1);
+        Assert.True(factory.CanBind(full.LocalEndPoint!));
+        var loop = factory.Group!.Loops[0];
+        using var held = new ManualResetEventSlim();
+        loop.TryPost(_ => held.Wait(Wait.Limit), null);
+        var ending = factory.DisposeAsync().AsTask();
+        // As where a name is resolved meanwhile.
+        var attempt = PendingConnect.StartAsync(loop, full.LocalEndPoint!, Kernel.AddressText(full.LocalEndPoint!), -1, Wait.Token).AsTask();
+        held.Set();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => attempt.Soon());
+        await ending.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task An_error_of_an_attempt_is_the_one_that_a_socket_has(Transport transport)
+    {
+        using var folder = new Folder();
+        await using var factory = FactoryScenarios.Create(transport);
+        var datagrams = new UnixDomainSocketEndPoint(Path.Combine(folder.Path, "datagrams"));
+        using var bound = new Socket(AddressFamily.Unix, SocketType.Dgram, ProtocolType.Unspecified);
+        bound.Bind(datagrams);
+        var file = Path.Combine(folder.Path, "file");
+        await File.WriteAllTextAsync(file, "");
+        EndPoint[] wrong =
+        [
+            datagrams, new UnixDomainSocketEndPoint(file), new UnixDomainSocketEndPoint(Path.Combine(file, "below")),
+            new IPEndPoint(IPAddress.Broadcast, 9), new IPEndPoint(IPAddress.Any, 0), new IPEndPoint(IPAddress.Parse("fe80::1"), 9),
+        ];
+        foreach (var to in wrong)
+        {
+            using var socket = to is UnixDomainSocketEndPoint
+                ? new Socket(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified)
+                : new Socket(to.AddressFamily, SocketType.Stream, ProtocolType.Tcp);
+            var wanted = await Assert.ThrowsAnyAsync<SocketException>(() => socket.ConnectAsync(to, Wait.Token).AsTask());
+            var failure = await Assert.ThrowsAnyAsync<SocketException>(() => factory.ConnectAsync(to, Wait.Token).AsTask());
+            Assert.True(wanted.SocketErrorCode == failure.SocketErrorCode, $"{to}: {failure.SocketErrorCode} ({failure.Message}), not {wanted.SocketErrorCode}");
+        }
     }
 
     /// <summary>A server that listens, and reads nothing.</summary>

@@ -511,6 +511,38 @@ public class FactoryScenarios
         Assert.Equal(client.Socket.RemoteEndPoint, socket.LocalEndPoint);
     }
 
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task The_context_of_whoever_binds_first_is_not_kept(Transport transport)
+    {
+        // As the first request of an application that connects: what it logs, and whom it serves, would be known by its context.
+        var ambient = new AsyncLocal<string?> { Value = "of the first" };
+        var met = new TaskCompletionSource<string?>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var now = 0L;
+        var options = new QuoitTransportOptions();
+        transport.Configure(options);
+        options.BlockedLoopLimit = TimeSpan.FromMilliseconds(20);
+        options.Clock = () => Volatile.Read(ref now);
+        using var log = new Interposer();
+        log.Tell = id =>
+        {
+            if (id.Name == "LoopBlocked")
+            {
+                met.TrySetResult(ambient.Value);
+            }
+        };
+        await using var factory = new QuoitTransportFactory(Options.Create(options), log);
+        await using var listener = await factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0));
+        using var held = new ManualResetEventSlim();
+        var loop = factory.Group!.Loops[0];
+        loop.TryPost(_ => held.Wait(Wait.Limit), null);
+        await Wait.Until(() => loop.BusySince != 0, () => "the loop is not held");
+        Volatile.Write(ref now, Environment.TickCount64 + 1_000_000);
+        var known = await met.Task.Soon();
+        held.Set();
+        Assert.Null(known);
+    }
+
     [Fact]
     public async Task A_handle_that_is_closed_is_refused()
     {

@@ -1,5 +1,7 @@
+using System.Buffers;
 using System.Net;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.Extensions.Options;
 using Quoit.Kestrel.Loops;
 using Quoit.Kestrel.Tests.Support;
@@ -62,6 +64,81 @@ public class LeakScenarios
             // That of the list itself is closed again.
             .Where(static descriptor => !descriptor.EndsWith("/fd", StringComparison.Ordinal) && !descriptor.EndsWith(": ", StringComparison.Ordinal)),
     ];
+
+    private sealed class PoolsThatRunOut : IMemoryPoolFactory<byte>
+    {
+        private int _made;
+
+        public MemoryPool<byte> Create(MemoryPoolOptions? options = null) =>
+            ++_made < 3 ? MemoryPool<byte>.Shared : throw new InvalidOperationException("there are no more pools");
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task A_pool_that_cannot_be_made_leaves_no_loop(Transport transport)
+    {
+        async Task FailAsync()
+        {
+            var options = new QuoitTransportOptions();
+            transport.Configure(options);
+            options.Loops = 4;
+            await using var factory = new QuoitTransportFactory(Options.Create(options), null, new PoolsThatRunOut());
+            await Assert.ThrowsAsync<InvalidOperationException>(() => factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0)).AsTask());
+        }
+        await FailAsync();
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        var before = EachDescriptor();
+        await FailAsync();
+        await Wait.Until(
+            () => !EachDescriptor().Except(before).Any(), () => $"left are {string.Join(", ", EachDescriptor().Except(before))}");
+    }
+
+    private static int LoopThreads() => Directory.GetFileSystemEntries("/proc/self/task")
+        .Count(static task =>
+        {
+            try
+            {
+                return File.ReadAllText($"{task}/comm").StartsWith("quoit loop", StringComparison.Ordinal);
+            }
+            catch (IOException)
+            {
+                return false; // It has just ended.
+            }
+        });
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Hosts_that_start_and_stop_leave_no_loop_thread_or_descriptor(Transport transport)
+    {
+        async Task<WeakReference> RoundAsync()
+        {
+            await using var server = await TestServer.HttpAsync(transport, static application => application.MapGet("/", static () => "hello"));
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            await client.SendAsync("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            Assert.Contains("hello", await client.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+            return new WeakReference(server.Loops);
+        }
+        for (var round = 0; round < 3; round++)
+        {
+            await RoundAsync();
+        }
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        var before = OpenDescriptors();
+        var groups = new List<WeakReference>();
+        for (var round = 0; round < 30; round++)
+        {
+            groups.Add(await RoundAsync());
+        }
+        Assert.Equal(0, LoopThreads());
+        await Wait.Until(() => OpenDescriptors() <= before + 20, () => $"{OpenDescriptors()} descriptors, {before} before");
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        GC.Collect();
+        // The last may be held by what was the last to run.
+        Assert.InRange(groups.Count(static group => group.IsAlive), 0, 2);
+    }
 
     private static void FailToMakeLoops(QuoitEngine engine, uint free)
     {

@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.IO.Pipelines;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Connections;
@@ -140,5 +141,51 @@ public class MiddlewareScenarios
         // The one that was put in its place is its owner's to complete.
         await other.Writer.WriteAsync(new byte[] { 1 });
         Assert.Equal(1, (await other.Reader.ReadAsync(Wait.Token)).Buffer.Length);
+    }
+
+    [Theory]
+    [MemberData(nameof(All))]
+    public async Task What_a_callback_leaves_in_its_context_meets_no_other(Transport transport)
+    {
+        var ambient = new AsyncLocal<string?>();
+        var seen = new ConcurrentQueue<string?>();
+        await using var server = await TestServer.RawAsync(transport, async connection =>
+        {
+            var (input, output) = (connection.Transport.Input, connection.Transport.Output);
+            for (var end = false; !end;)
+            {
+#pragma warning disable CA2012 // The awaiter is used once.
+                var reading = input.ReadAsync().GetAwaiter();
+#pragma warning restore CA2012
+                var read = new TaskCompletionSource<ReadResult>(TaskCreationOptions.RunContinuationsAsynchronously);
+                // Unlike an asynchronous method, it brings no context of its own.
+                reading.UnsafeOnCompleted(() =>
+                {
+                    seen.Enqueue(ambient.Value);
+                    ambient.Value = "left behind";
+                    read.SetResult(reading.GetResult());
+                });
+                var result = await read.Task;
+                end = result.IsCompleted;
+                foreach (var segment in result.Buffer)
+                {
+                    await output.WriteAsync(segment);
+                }
+                input.AdvanceTo(result.Buffer.End);
+            }
+        });
+        for (var round = 0; round < 5; round++)
+        {
+            using var client = await Client.ConnectAsync(server.EndPoint);
+            for (var request = 0; request < 5; request++)
+            {
+                await client.SendAsync("hello");
+                Assert.Equal("hello"u8.ToArray(), await client.ReceiveAsync(5));
+            }
+            client.EndSending();
+            Assert.Empty(await client.ReceiveToEndAsync());
+        }
+        Assert.True(seen.Count >= 25);
+        Assert.All(seen, Assert.Null);
     }
 }

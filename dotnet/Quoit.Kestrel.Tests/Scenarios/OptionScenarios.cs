@@ -1,8 +1,12 @@
 using System.Diagnostics;
+using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Connections.Features;
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
 using Quoit.Kestrel.Tests.Support;
 
 namespace Quoit.Kestrel.Tests.Scenarios;
@@ -92,6 +96,44 @@ public class OptionScenarios
             var watch = Stopwatch.StartNew();
             Assert.Equal("hello", await client.GetStringAsync(server.Address, Wait.Token));
             late += watch.Elapsed >= time ? 1 : 0;
+        }
+    }
+
+    public static TheoryData<string, string> RangeEnds => new()
+    {
+        { "Backlog", "1" }, { "Backlog", "2147483647" }, { "KeepAlive", "00:00:01" }, { "KeepAlive", "09:06:07" },
+        { "Connections", "1" }, { "ReceiveSlots", "1" }, { "ReceiveSlots", "3" }, { "ReceiveSlots", "32768" },
+        { "ReceiveSlotSize", "64" }, { "ReceiveSlotSize", "16777216" }, { "LeasesPerConnection", "1" },
+        { "LeasesPerConnection", "32768" }, { "MaxReadBufferSize", "1" }, { "MaxReadBufferSize", "9223372036854775807" },
+        { "MaxWriteBufferSize", "1" }, { "MaxWriteBufferSize", "9223372036854775807" }, { "SpinBudget", "00:00:01" },
+        { "CoalesceTime", "00:00:00.000001" }, { "DrainDeadline", "00:00:00.0000001" }, { "DrainDeadline", "1.00:00:00" },
+        { "BlockedLoopLimit", "00:00:00.0000001" }, { "BlockedLoopLimit", "1.00:00:00" },
+    };
+
+    [Theory]
+    [MemberData(nameof(RangeEnds))]
+    public async Task Whatever_is_in_range_serves(string name, string value)
+    {
+        foreach (var engine in Transports.UsableEngines)
+        {
+            var transport = new Transport($"quoit-{engine}", engine, Inline: false, Tiny: false);
+            await using var server = await TestServer.StartAsync(
+                transport,
+                static kestrel => kestrel.Listen(IPAddress.Loopback, 0, static listening => listening.Run(
+                    static connection => connection.Transport.Input.CopyToAsync(connection.Transport.Output))),
+                null,
+                static options => options.Loops = 1,
+                services => services.AddSingleton<IConfiguration>(new ConfigurationBuilder()
+                    .AddInMemoryCollection(new Dictionary<string, string?> { [$"Kestrel:Quoit:{name}"] = value }).Build()));
+            for (var round = 0; round < 2; round++)
+            {
+                using var client = await Client.ConnectAsync(server.EndPoint);
+                await client.SendAsync(Pattern.Bytes(20_000));
+                Pattern.Check(await client.ReceiveAsync(20_000), 0);
+                client.EndSending();
+                Assert.Empty(await client.ReceiveToEndAsync());
+            }
+            await LoopState.NothingLeftAsync(server.Loops!);
         }
     }
 }

@@ -19,6 +19,7 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
     private readonly ConcurrentQueue<string> _faults = new();
     private int _rented;
     private bool _isExhausted;
+    private int _returnsToFail;
 
     /// <summary>Whether it has no block for anybody, as a pool with a bound has none at times.</summary>
     public bool IsExhausted
@@ -26,6 +27,12 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
         get => Volatile.Read(ref _isExhausted);
         set => Volatile.Write(ref _isExhausted, value);
     }
+
+    /// <summary>Has the next return of a block fail, for whoever returns it; the block is back all the same.</summary>
+    public void FailNextReturn() => Volatile.Write(ref _returnsToFail, 1);
+
+    /// <summary>Whether that is still to come.</summary>
+    public bool IsReturnToFail => Volatile.Read(ref _returnsToFail) != 0;
 
     /// <summary>Blocks that somebody holds.</summary>
     public int Rented => Volatile.Read(ref _rented);
@@ -103,6 +110,10 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
             _bytes.AsSpan().Fill(Poison);
             Interlocked.Decrement(ref owner._rented);
             owner._free.Enqueue(this);
+            if (Interlocked.Exchange(ref owner._returnsToFail, 0) != 0)
+            {
+                throw new InvalidOperationException("a block cannot be returned");
+            }
         }
     }
 }

@@ -24,6 +24,31 @@ public class SchedulingTests
     }
 
     [Fact]
+    public async Task What_an_item_leaves_in_its_context_does_not_meet_the_next()
+    {
+        const int Items = 1000;
+        var ambient = new AsyncLocal<string?>();
+        var met = 0;
+        using var ran = new CountdownEvent(Items);
+        var queue = new WorkerQueue(static () => { });
+        queue.BindTo(Environment.CurrentManagedThreadId);
+        for (var item = 0; item < Items; item++)
+        {
+            queue.Schedule(
+                _ =>
+                {
+                    Interlocked.Add(ref met, ambient.Value is null ? 0 : 1);
+                    ambient.Value = "left behind";
+                    ran.Signal();
+                },
+                null);
+        }
+        queue.Notify();
+        await Task.Run(() => Assert.True(ran.Wait(Wait.Limit)));
+        Assert.Equal(0, met);
+    }
+
+    [Fact]
     public async Task The_loop_is_woken_before_the_last_item_runs()
     {
         // Otherwise a last item that blocks would keep back the answers of those before it.

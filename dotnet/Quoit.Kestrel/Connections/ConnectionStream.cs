@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.IO.Pipelines;
+using System.Net.Sockets;
 using Microsoft.AspNetCore.Connections;
 
 namespace Quoit.Kestrel.Connections;
@@ -28,7 +29,15 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 
     public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
-        var result = await _input.ReadAsync(cancellationToken).ConfigureAwait(false);
+        ReadResult result;
+        try
+        {
+            result = await _input.ReadAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (IsOfConnection(failure, cancellationToken))
+        {
+            throw new IOException($"Nothing more can be received: {failure.Message}", failure);
+        }
         if (buffer.IsEmpty)
         {
             // A read of nothing waits until there is something.
@@ -42,6 +51,11 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
         return length;
     }
 
+    /// <summary>Whether the connection has failed in a way that is none of a stream's: those of the kernel are inside an IOException
+    /// there, and one that was aborted was not cancelled by whoever reads or writes. HttpClient takes them for what they are.</summary>
+    private static bool IsOfConnection(Exception failure, CancellationToken cancellation) =>
+        failure is SocketException || (failure is OperationCanceledException && !cancellation.IsCancellationRequested);
+
     public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
         ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
 
@@ -52,6 +66,10 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
         try
         {
             result = await _output.WriteAsync(buffer, cancellationToken).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (IsOfConnection(failure, cancellationToken))
+        {
+            throw new IOException($"Nothing more can be sent: {failure.Message}", failure);
         }
         finally
         {

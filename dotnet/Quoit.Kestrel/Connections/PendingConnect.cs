@@ -32,19 +32,16 @@ internal sealed class PendingConnect
         Loop loop, EndPoint remote, byte[] address, int descriptor, CancellationToken cancellation)
     {
         var pending = new PendingConnect(loop, remote, address, descriptor);
-        loop.Schedule(
-            static state =>
-            {
-                var pending = (PendingConnect)state!;
-                pending._loop.Connect(pending);
-            },
-            pending);
+        loop.Schedule(static state => ((PendingConnect)state!).Begin(), pending);
         await using var registration = cancellation.UnsafeRegister(
             static (state, token) => ((PendingConnect)state!).Cancel(token), pending).ConfigureAwait(false);
         return await pending._outcome.Task.ConfigureAwait(false);
     }
 
-    /// <summary>The library has an id for it. On the loop's thread, as all that follows.</summary>
+    /// <summary>Asks the loop. On its thread, as all that follows.</summary>
+    public void Begin() => _loop.Connect(this);
+
+    /// <summary>The library has an id for it.</summary>
     public void OnConnecting(ulong id)
     {
         _id = id;

@@ -169,7 +169,15 @@ internal sealed partial class QuoitConnection
             return false;
         }
         _receivingEnded = true;
-        _received.Complete(reason);
+        try
+        {
+            _received.Complete(reason);
+        }
+        catch (Exception failure)
+        {
+            // Behind the application's own end it gives back what nobody has read.
+            _loop.Group.Log.MemoryNotReturned(ConnectionId, failure);
+        }
         return true;
     }
 }

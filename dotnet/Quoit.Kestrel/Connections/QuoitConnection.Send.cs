@@ -113,7 +113,7 @@ internal sealed partial class QuoitConnection
                 ref _shutdownReason, new ConnectionAbortedException("The transport has sent everything and closed the connection."), null);
             EndReceiving(_shutdownReason);
             ReleaseDirectSender();
-            await _toSend.CompleteAsync(unexpected);
+            await CompleteAsync(_toSend.CompleteAsync, unexpected);
         }
     }
 

@@ -41,6 +41,7 @@ internal sealed partial class QuoitConnection : ConnectionContext
         LocalEndPoint = local;
         RemoteEndPoint = remote;
         ConnectionClosed = _closedSource.Token;
+        loop.Group.Options.Making?.Invoke();
         var input = new Pipe(loop.InputOptions);
         var output = new Pipe(loop.OutputOptions);
         _received = input.Writer;
@@ -124,8 +125,8 @@ internal sealed partial class QuoitConnection : ConnectionContext
         // Before it looks for the socket that is to be disposed with it, as Socket sets that and then looks here.
         if (!Interlocked.Exchange(ref _disposed, true))
         {
-            await _originalTransport.Input.CompleteAsync();
-            await _originalTransport.Output.CompleteAsync();
+            await CompleteAsync(_originalTransport.Input.CompleteAsync, null);
+            await CompleteAsync(_originalTransport.Output.CompleteAsync, null);
             await _sending;
             TellClosed();
             await _closedTold.Task;
@@ -134,6 +135,20 @@ internal sealed partial class QuoitConnection : ConnectionContext
             _closedSource.Dispose();
         }
         await base.DisposeAsync();
+    }
+
+    /// <summary>Completes one end of a pipe. The last of the two gives back what is in it, and the pool may fail: what is left to be
+    /// done for the connection is done all the same, or it would never be closed.</summary>
+    private async ValueTask CompleteAsync(Func<Exception?, ValueTask> complete, Exception? reason)
+    {
+        try
+        {
+            await complete(reason);
+        }
+        catch (Exception failure)
+        {
+            _loop.Group.Log.MemoryNotReturned(ConnectionId, failure);
+        }
     }
 
     /// <summary>Tells the application, on the thread pool, that no more will come. Once, and behind what it is to read:

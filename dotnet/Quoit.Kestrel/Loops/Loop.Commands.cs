@@ -16,6 +16,8 @@ internal sealed unsafe partial class Loop
     /// <summary>Tokens of connects have this bit.</summary>
     private const ulong ConnectBit = 1UL << 63;
 
+    private static readonly Action<object?> s_connect = static state => ((PendingConnect)state!).Begin();
+
     /// <summary>Memory for what one turn reads. A small send that finds no room is lent instead, and what is lent without a
     /// list goes piece by piece.</summary>
     private readonly byte* _scratch;
@@ -171,7 +173,8 @@ internal sealed unsafe partial class Loop
     /// <summary>Asks for a connection; what becomes of it is told to <paramref name="pending"/>.</summary>
     public void Connect(PendingConnect pending)
     {
-        if (_closed)
+        // While it ends it gives up no more, and would wait for this.
+        if (_closed || _stopping)
         {
             if (pending.Descriptor >= 0)
             {
@@ -192,8 +195,9 @@ internal sealed unsafe partial class Loop
         var place = TakeScratch(sizeof(NativeConnectOptions) + pending.Address.Length + 8);
         if (place is null)
         {
+            // Others have it, sends among them. It is free when the turn to come has told everything.
             _connects.Remove(token);
-            pending.Fail(Errno.ToException(-105, "The loop has no room for another connect in this turn; try again."));
+            _own.Add(new WorkItem(s_connect, pending));
             return;
         }
         var options = (NativeConnectOptions*)(((nuint)place + 7) & ~(nuint)7);

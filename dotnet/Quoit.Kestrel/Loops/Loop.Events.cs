@@ -88,7 +88,7 @@ internal sealed unsafe partial class Loop
         }
         catch (Exception failure)
         {
-            // There is no memory for it, or the application's log has failed. The other connections can go on.
+            // There is no memory for it. The other connections can go on.
             _group.Log.ConnectionNotMade(Index, failure);
             Abort(id);
         }
@@ -106,12 +106,21 @@ internal sealed unsafe partial class Loop
             pending.Fail(new ConnectionResetException("The peer reset the connection."));
             return;
         }
-        var connection = new QuoitConnection(this, id, Kernel.LocalEndPoint(descriptor), pending.RemoteEndPoint);
-        _connections.Add(id, connection);
-        connection.Start();
-        if (!pending.Succeed(connection))
+        try
         {
-            connection.Abort();
+            var connection = new QuoitConnection(this, id, Kernel.LocalEndPoint(descriptor), pending.RemoteEndPoint);
+            _connections.Add(id, connection);
+            connection.Start();
+            if (!pending.Succeed(connection))
+            {
+                connection.Abort();
+            }
+        }
+        catch (Exception failure)
+        {
+            // As for one that is accepted; but here somebody waits for it.
+            pending.Fail(failure);
+            Abort(id);
         }
     }
 

@@ -58,7 +58,7 @@ internal sealed unsafe partial class Loop : PipeScheduler
         _pinned = options.PinLoops;
         var inline = options.Scheduling == QuoitScheduling.UnsafeInlineOnLoop;
         RunsApplication = inline;
-        var application = inline ? Inline : Workers;
+        PipeScheduler application = inline ? new ApplicationScheduler() : Workers;
         // As in the transport of sockets: resumed at half of the limit, and 0 is without a limit.
         var read = options.MaxReadBufferSize ?? 0;
         var write = options.MaxWriteBufferSize ?? 0;
@@ -132,8 +132,9 @@ internal sealed unsafe partial class Loop : PipeScheduler
         {
             return new Loop(group, index, handle, remote);
         }
-        catch (OutOfMemoryException)
+        catch
         {
+            // There is no memory for it, or the application's factory has no pool.
             _ = NativeMethods.LoopDestroy(handle);
             NativeMethods.RemoteRelease(remote);
             throw;

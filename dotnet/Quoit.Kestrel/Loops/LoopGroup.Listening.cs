@@ -62,7 +62,8 @@ internal sealed partial class LoopGroup
         {
             var descriptor = checked((int)handle.FileHandle);
             Kernel.Listen(descriptor, Options.Backlog);
-            code = NativeMethods.SocketAdopt(descriptor, &socket);
+            // As in the transport of sockets, the handle stays its owner's, who may close it, or bind it again.
+            code = NativeMethods.SocketAdopt(Kernel.DuplicateDescriptor(descriptor), &socket);
         }
         else
         {

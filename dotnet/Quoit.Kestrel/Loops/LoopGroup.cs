@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Collections.Concurrent;
 using System.Net;
+using System.Runtime.ExceptionServices;
 using Microsoft.AspNetCore.Connections;
 using Quoit.Kestrel.Connections;
 using Quoit.Kestrel.Native;
@@ -44,7 +45,7 @@ internal sealed partial class LoopGroup : IAsyncDisposable
             {
                 _loops[started].Start();
             }
-            _watch = new Timer(static state => ((LoopGroup)state!).LookForBlockedLoops(), this, period, period);
+            _watch = StartWatch(period);
         }
         catch
         {
@@ -58,6 +59,14 @@ internal sealed partial class LoopGroup : IAsyncDisposable
             DiscardLoops();
             throw;
         }
+    }
+
+    /// <summary>Looks for blocked loops from now on; not in the context of whoever binds or connects first, perhaps for one
+    /// request: the loops outlive that.</summary>
+    private Timer StartWatch(TimeSpan period)
+    {
+        using AsyncFlowControl? without = ExecutionContext.IsFlowSuppressed() ? null : ExecutionContext.SuppressFlow();
+        return new Timer(static state => ((LoopGroup)state!).LookForBlockedLoops(), this, period, period);
     }
 
     public QuoitTransportOptions Options { get; }
@@ -238,6 +247,7 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         {
             await listener.DisposeAsync().ConfigureAwait(false);
         }
+        Exception? failure = null;
         foreach (var loop in _loops)
         {
             try
@@ -248,10 +258,22 @@ internal sealed partial class LoopGroup : IAsyncDisposable
             {
                 // It failed, which was reported when it did.
             }
-            loop.Pool.Dispose();
+            try
+            {
+                loop.Pool.Dispose();
+            }
+            catch (Exception error)
+            {
+                // The application's pool. The other loops would never end.
+                failure = error;
+            }
         }
         _numbers.ForEach(LoopNumbers.Give);
         _numbers.Clear();
+        if (failure is not null)
+        {
+            ExceptionDispatchInfo.Throw(failure);
+        }
     }
 }
 

@@ -99,6 +99,8 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
         // Before looking: what is enqueued from here on asks for another worker.
         Interlocked.Exchange(ref _requested, 0);
         var tick = Environment.TickCount64;
+        // The pool's own, which each of its work items begins with.
+        var context = ExecutionContext.Capture();
         for (var count = 1; _items.TryDequeue(out var item); count++)
         {
             if (!_items.IsEmpty)
@@ -114,6 +116,10 @@ internal sealed class WorkerQueue : PipeScheduler, IThreadPoolWorkItem
                 _wakeLoop();
             }
             item.Run();
+            if (context is not null)
+            {
+                ExecutionContext.Restore(context);
+            }
         }
         if (_alone)
         {

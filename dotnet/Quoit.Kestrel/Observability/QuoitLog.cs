@@ -9,7 +9,7 @@ internal sealed partial class QuoitLog(ILogger logger)
     /// <summary>The category of all of it.</summary>
     public const string Category = "Quoit.Kestrel";
 
-    private readonly ILogger _logger = logger;
+    private readonly Guarded _logger = new(logger);
 
     [LoggerMessage(1, LogLevel.Information, "Quoit runs {Loops} loop(s) on {Engine}: {Reason}", EventName = "Started")]
     public partial void Started(int loops, QuoitEngine engine, string reason);
@@ -37,6 +37,9 @@ internal sealed partial class QuoitLog(ILogger logger)
 
     [LoggerMessage(9, LogLevel.Error, "Loop {Loop} of Quoit has accepted a connection that cannot be made, and resets it.", EventName = "ConnectionNotMade")]
     public partial void ConnectionNotMade(int loop, Exception failure);
+
+    [LoggerMessage(10, LogLevel.Error, "Connection id \"{ConnectionId}\" has ended, and the pool has failed to take its memory back.", EventName = "MemoryNotReturned")]
+    public partial void MemoryNotReturned(string connectionId, Exception failure);
 
     [LoggerMessage(20, LogLevel.Debug, "Connection id \"{ConnectionId}\" accepted.", EventName = "ConnectionAccepted", SkipEnabledCheck = true)]
     private partial void ConnectionAcceptedCore(string connectionId);
@@ -125,6 +128,38 @@ internal sealed partial class QuoitLog(ILogger logger)
         if (_logger.IsEnabled(LogLevel.Debug))
         {
             ReceivingStoppedCore(connection.ConnectionId, reason);
+        }
+    }
+
+    /// <summary>The application's log. What fails there stays there: most lines are written on a loop's thread, where an exception
+    /// would end the process, or in the midst of what must not be left half done.</summary>
+    private sealed class Guarded(ILogger inner) : ILogger
+    {
+        public IDisposable? BeginScope<TState>(TState state)
+            where TState : notnull => inner.BeginScope(state);
+
+        public bool IsEnabled(LogLevel logLevel)
+        {
+            try
+            {
+                return inner.IsEnabled(logLevel);
+            }
+            catch (Exception)
+            {
+                return false;
+            }
+        }
+
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
+        {
+            try
+            {
+                inner.Log(logLevel, eventId, state, exception, formatter);
+            }
+            catch (Exception)
+            {
+                // There is no other place to tell it.
+            }
         }
     }
 }
