@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::iter::Enumerate;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use quoit::{Address, AttachOptions, ConnectOptions, Errno, Token};
 
 use crate::alarm::Alarm;
 use crate::driver::Driver;
+use crate::errors::NoPlace;
 use crate::home::Home;
 use crate::link::Link;
 
@@ -103,7 +105,7 @@ pub(crate) fn attach(descriptor: std::os::fd::OwnedFd) -> io::Result<Arc<Link>> 
             .attach(descriptor, &AttachOptions::default(), Token::NONE)
             .map_err(|refusal| match refusal {
                 quoit::Refusal::Error(errno) => io::Error::from(errno),
-                quoit::Refusal::Limit => Errno::ENOBUFS.into(),
+                quoit::Refusal::Limit => NoPlace.into(),
                 other => io::Error::other(other),
             })?;
         attached.on_opened(
@@ -148,7 +150,7 @@ pub(crate) async fn connect_first(home: &Arc<Home>, addresses: Vec<SocketAddr>) 
     }
     let mut race = Race {
         home: Arc::clone(home),
-        left: interleave(addresses).into_iter(),
+        left: interleave(addresses).into_iter().enumerate(),
         attempts: Vec::new(),
         alarm: None,
         error: None,
@@ -158,31 +160,34 @@ pub(crate) async fn connect_first(home: &Arc<Home>, addresses: Vec<SocketAddr>) 
 
 struct Race {
     home: Arc<Home>,
-    left: std::vec::IntoIter<SocketAddr>,
-    attempts: Vec<Attempt>,
+    /// What is still to be tried, with its rank.
+    left: Enumerate<std::vec::IntoIter<SocketAddr>>,
+    attempts: Vec<(usize, Attempt)>,
     /// When the next address is tried, if there is one.
     alarm: Option<Alarm>,
-    /// The first that failed: what the resolver prefers is what the program is told of.
-    error: Option<io::Error>,
+    /// Of the first address that failed, whenever that was: what the resolver prefers is what the program is told of.
+    error: Option<(usize, io::Error)>,
 }
 
 impl Race {
-    fn fail(&mut self, error: io::Error) {
-        self.error.get_or_insert(error);
+    fn fail(&mut self, rank: usize, error: io::Error) {
+        if self.error.as_ref().is_none_or(|(before, _)| rank < *before) {
+            self.error = Some((rank, error));
+        }
     }
 
     fn begin_next(&mut self) -> bool {
-        while let Some(address) = self.left.next() {
+        while let Some((rank, address)) = self.left.next() {
             match Attempt::begin(&self.home, address.into(), ConnectOptions::default()) {
                 Ok(attempt) => {
-                    self.attempts.push(attempt);
+                    self.attempts.push((rank, attempt));
                     // A loop that is gone has told the attempt so.
                     self.alarm = (self.left.len() > 0)
                         .then(|| Alarm::set(&self.home, ATTEMPT_DELAY).ok())
                         .flatten();
                     return true;
                 }
-                Err(error) => self.fail(error),
+                Err(error) => self.fail(rank, error),
             }
         }
         false
@@ -193,12 +198,14 @@ impl Race {
             let mut index = 0;
             let mut failed = false;
             while index < self.attempts.len() {
-                match self.attempts[index].poll(cx) {
+                let (rank, attempt) = &mut self.attempts[index];
+                let rank = *rank;
+                match attempt.poll(cx) {
                     Poll::Pending => index += 1,
                     Poll::Ready(Ok(link)) => return Poll::Ready(Ok(link)),
                     Poll::Ready(Err(error)) => {
                         drop(self.attempts.swap_remove(index));
-                        self.fail(error);
+                        self.fail(rank, error);
                         failed = true;
                     }
                 }
@@ -215,7 +222,7 @@ impl Race {
                 self.alarm = None;
             }
             if self.attempts.is_empty() {
-                let error = self.error.take();
+                let error = self.error.take().map(|(_, error)| error);
                 return Poll::Ready(Err(error.unwrap_or_else(|| Errno::EINVAL.into())));
             }
             return Poll::Pending;

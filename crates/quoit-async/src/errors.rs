@@ -14,10 +14,24 @@ impl From<Gone> for io::Error {
     }
 }
 
+/// The loop has no place for another connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoPlace;
+
+impl From<NoPlace> for io::Error {
+    fn from(NoPlace: NoPlace) -> Self {
+        Self::new(
+            io::ErrorKind::QuotaExceeded,
+            "the loop has as many connections as it may; raise `Config::connections`",
+        )
+    }
+}
+
 /// An error of listening, of the kind that tokio's is, with the address and what to do.
 pub(crate) fn listen_error(error: ListenError) -> io::Error {
     let kind = match &error {
         ListenError::System { errno, .. } => io::Error::from(*errno).kind(),
+        ListenError::Limit { .. } => io::ErrorKind::QuotaExceeded,
         _ => io::ErrorKind::InvalidInput,
     };
     io::Error::new(kind, error)

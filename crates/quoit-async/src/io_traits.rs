@@ -243,7 +243,8 @@ macro_rules! futures_traits {
                     if buffer.is_empty() {
                         return std::task::Poll::Ready(Ok(0));
                     }
-                    self.get_mut().read_with(cx, &mut crate::stream::fill_one(buffer))
+                    let mut take = crate::stream::fill_one(buffer);
+                    crate::budget::within_budget(cx, |cx| self.get_mut().read_with(cx, &mut take))
                 }
             }
         )*
@@ -254,7 +255,7 @@ macro_rules! futures_traits {
                     cx: &mut std::task::Context<'_>,
                     bytes: &[u8],
                 ) -> std::task::Poll<std::io::Result<usize>> {
-                    self.write_with(cx, &[std::io::IoSlice::new(bytes)])
+                    futures_io::AsyncWrite::poll_write_vectored(self, cx, &[std::io::IoSlice::new(bytes)])
                 }
 
                 fn poll_write_vectored(
@@ -262,7 +263,7 @@ macro_rules! futures_traits {
                     cx: &mut std::task::Context<'_>,
                     pieces: &[std::io::IoSlice<'_>],
                 ) -> std::task::Poll<std::io::Result<usize>> {
-                    self.write_with(cx, pieces)
+                    crate::budget::within_budget(cx, |cx| self.write_with(cx, pieces))
                 }
 
                 fn poll_flush(

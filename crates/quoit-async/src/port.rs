@@ -35,7 +35,11 @@ pub(crate) struct Port {
 pub(crate) struct State {
     id: Option<DatagramSocketId>,
     received: VecDeque<Datagrams>,
+    /// What the network has told, for whoever asks first, as on a kernel's socket.
     error: Option<Errno>,
+    /// What a send has failed with behind its call, for the next who sends. Not for who receives: a server that ends when that
+    /// fails would end by its answer to one whom it has no route to.
+    send_error: Option<Errno>,
     /// What the network tells of datagrams is not asked for.
     ignores_errors: bool,
     closed: Option<io::ErrorKind>,
@@ -62,6 +66,14 @@ impl State {
         match self.closed {
             Some(kind) => Err(kind.into()),
             None => Ok(()),
+        }
+    }
+
+    /// The same for who sends.
+    fn check_send(&mut self) -> io::Result<()> {
+        match self.send_error.take() {
+            Some(errno) => Err(errno.into()),
+            None => self.check(),
         }
     }
 
@@ -132,20 +144,25 @@ impl Port {
     }
 
     pub(crate) fn on_error(&self, error: DatagramError, wakers: &mut Vec<Waker>) {
-        let errno = match error {
-            DatagramError::Network(errno) | DatagramError::Receive(errno) => errno,
-            DatagramError::Send { errno, .. } => errno,
-            DatagramError::TooLarge { .. } => Errno::EMSGSIZE,
-            // Of a receiver that `send_to` named: a kernel's socket without a peer is told nothing.
-            _ => return,
-        };
         let mut state = lock(&self.state);
         if state.ignores_errors {
             return;
         }
-        state.error.get_or_insert(errno);
-        state.receivers.take_all(wakers);
-        state.senders.take_all(wakers);
+        match error {
+            DatagramError::Network(errno) | DatagramError::Receive(errno) => {
+                state.error.get_or_insert(errno);
+                state.receivers.take_all(wakers);
+                state.senders.take_all(wakers);
+            }
+            DatagramError::Send { errno, .. } => {
+                state.send_error.get_or_insert(errno);
+            }
+            DatagramError::TooLarge { .. } => {
+                state.send_error.get_or_insert(Errno::EMSGSIZE);
+            }
+            // Of a receiver that `send_to` named: a kernel's socket without a peer is told nothing.
+            _ => {}
+        }
     }
 
     pub(crate) fn on_writable(&self, event_loop: &mut AnyLoop, wakers: &mut Vec<Waker>) {
@@ -198,7 +215,7 @@ impl Port {
             }
             state.left_bytes -= length;
             if let Err(refusal) = event_loop.send_datagram(id, datagram) {
-                state.error.get_or_insert(errno_of(refusal));
+                state.send_error.get_or_insert(errno_of(refusal));
             }
         }
         if state.has_room() {
@@ -245,7 +262,7 @@ impl Port {
         datagram: DatagramSend<'a>,
     ) -> Result<io::Result<()>, DatagramSend<'a>> {
         let mut state = lock(&self.state);
-        if let Err(error) = state.check() {
+        if let Err(error) = state.check_send() {
             return Ok(Err(error));
         }
         if !state.has_room() {
@@ -276,7 +293,7 @@ impl Port {
                 return Ok(Ok(()));
             }
             state = lock(&self.state);
-            if let Err(error) = state.check() {
+            if let Err(error) = state.check_send() {
                 return Ok(Err(error));
             }
         }

@@ -104,7 +104,8 @@ impl Reader {
         if let Some(lease) = lock(&self.current).as_ref() {
             let part = lease.len().min(into.len());
             into[..part].copy_from_slice(&lease[..part]);
-            return Poll::Ready(Ok(part));
+            // Who looks until there is enough wants what has come behind it, too.
+            return Poll::Ready(Ok(part + self.link.peek_received(&mut into[part..])));
         }
         self.link.try_peek(into)
     }
@@ -247,24 +248,33 @@ impl Owner {
 
     /// Queues a piece when there is room, and returns what is told of all up to it.
     async fn queue(&self, piece: Piece) -> io::Result<Token> {
-        let mut piece = piece;
-        loop {
-            match self.link.try_send(piece) {
-                Ok(result) => return result,
-                Err(back) => piece = back,
-            }
-            self.writable().await;
-        }
+        let mut piece = Some(piece);
+        let mut waiting = Waiting::new(&self.link, Direction::Write);
+        poll_fn(|cx| {
+            within_budget(cx, |cx| {
+                loop {
+                    match self
+                        .link
+                        .try_send(piece.take().expect("it comes back until it is taken"))
+                    {
+                        Ok(result) => return Poll::Ready(result),
+                        Err(back) => piece = Some(back),
+                    }
+                    ready!(self.link.poll_writable(cx, Some(&mut waiting.key)));
+                }
+            })
+        })
+        .await
     }
 
-    async fn sent(&self, token: Token) -> io::Result<Option<Shortfall>> {
+    async fn sent(&self, token: Token) -> io::Result<()> {
         let mut waiting = Waiting::new(&self.link, Direction::Write);
         poll_fn(|cx| self.link.poll_sent(cx, token, &mut waiting.key)).await
     }
 
     pub(crate) async fn flushed(&self) -> io::Result<()> {
         let token = self.queue(Piece::Mark(Token::NONE)).await?;
-        self.sent(token).await.map(drop)
+        self.sent(token).await
     }
 
     pub(crate) async fn send_file(&self, file: std::fs::File, offset: u64, length: u64) -> io::Result<u64> {
@@ -278,13 +288,37 @@ impl Owner {
             on_short: OnShort::Tell,
         };
         let token = self.queue(Piece::File(range, Token::NONE)).await?;
-        match self.sent(token).await? {
+        let awaited = AwaitedFile {
+            link: &self.link,
+            token,
+        };
+        self.sent(token).await?;
+        match awaited.shortfall() {
             None => Ok(length),
             Some(Shortfall {
                 error: Some(errno), ..
             }) => Err(errno.into()),
             Some(Shortfall { missing, error: None }) => Ok(length - missing),
         }
+    }
+}
+
+/// A file on its way: dropped, nobody wants to know any more whether it was too short.
+struct AwaitedFile<'a> {
+    link: &'a Link,
+    token: Token,
+}
+
+impl AwaitedFile<'_> {
+    /// What was missing, now that the kernel has what there was.
+    fn shortfall(self) -> Option<Shortfall> {
+        self.link.take_file(self.token)
+    }
+}
+
+impl Drop for AwaitedFile<'_> {
+    fn drop(&mut self) {
+        self.link.take_file(self.token);
     }
 }
 

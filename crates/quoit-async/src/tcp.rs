@@ -116,12 +116,12 @@ impl TcpStream {
         self.with_socket(move |socket| socket.set_ttl_v4(ttl))
     }
 
-    /// Has the connection reset, instead of closed, when it is dropped.
+    /// Has the connection reset, instead of closed, when it is dropped, once the kernel has what was written.
     ///
     /// # Errors
     /// None; a `Result` as tokio's is.
     pub fn set_zero_linger(&self) -> io::Result<()> {
-        self.stream.link().abort_on_drop();
+        self.stream.link().reset_on_drop();
         Ok(())
     }
 

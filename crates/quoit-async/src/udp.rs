@@ -253,7 +253,7 @@ impl UdpSocket {
     /// # Errors
     /// As `writable`.
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.port.poll_writable(cx, None).map(Ok)
+        within_budget(cx, |cx| self.port.poll_writable(cx, None).map(Ok))
     }
 
     fn peer(&self) -> Option<SocketAddr> {
@@ -280,19 +280,40 @@ impl UdpSocket {
         Ok(DatagramSend::new(to.into(), Payload::Copy(bytes)))
     }
 
+    /// Sends by `try_send` when there is room, of which that returns `None`.
+    async fn send_with(&self, mut try_send: impl FnMut() -> Option<io::Result<()>>) -> io::Result<()> {
+        let mut waiting = Waiting {
+            port: &self.port,
+            sends: true,
+            key: None,
+        };
+        poll_fn(|cx| {
+            within_budget(cx, |cx| {
+                loop {
+                    if let Some(result) = try_send() {
+                        return Poll::Ready(result);
+                    }
+                    ready!(self.port.poll_writable(cx, Some(&mut waiting.key)));
+                }
+            })
+        })
+        .await
+    }
+
     async fn send_when_room(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
-        loop {
-            if let Ok(result) = self.port.try_send(self.copying(bytes, to)?) {
-                return result.map(|()| bytes.len());
-            }
-            self.writable().await?;
-        }
+        self.send_with(|| match self.copying(bytes, to) {
+            Ok(datagram) => self.port.try_send(datagram).ok(),
+            Err(error) => Some(Err(error)),
+        })
+        .await
+        .map(|()| bytes.len())
     }
 
     /// Sends a datagram to the first of the target's addresses. Cancel safe: dropped, it has sent nothing.
     ///
     /// # Errors
-    /// What makes it impossible (`EMSGSIZE` and the like); what the network has told of an earlier one.
+    /// What makes it impossible (`EMSGSIZE` and the like); what the network has told of an earlier one, or the kernel when it
+    /// could not send that: then this one is not sent.
     pub async fn send_to(&self, bytes: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
         let addresses = look_up(target.target()).await?;
         self.send_when_room(bytes, Some(addresses[0])).await
@@ -312,18 +333,16 @@ impl UdpSocket {
     /// # Errors
     /// As [`send_to`](Self::send_to).
     pub async fn send_datagram(&self, datagram: DatagramSend<'static>) -> io::Result<()> {
-        let mut datagram = DatagramSend {
+        let mut datagram = Some(DatagramSend {
             token: Token::NONE,
             to: datagram.to.or_else(|| self.peer().map(Into::into)),
             ..datagram
-        };
-        loop {
-            match self.port.try_send(datagram) {
-                Ok(result) => return result,
-                Err(back) => datagram = back,
-            }
-            self.writable().await?;
-        }
+        });
+        self.send_with(|| {
+            let sent = self.port.try_send(datagram.take()?);
+            sent.map_err(|back| datagram = Some(back)).ok()
+        })
+        .await
     }
 
     /// As [`send_datagram`](Self::send_datagram), without waiting. Its bytes may be borrowed.
@@ -369,12 +388,14 @@ impl UdpSocket {
         bytes: &[u8],
         to: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            if let Ok(result) = self.port.try_send(self.copying(bytes, Some(to))?) {
-                return Poll::Ready(result.map(|()| bytes.len()));
+        within_budget(cx, |cx| {
+            loop {
+                if let Ok(result) = self.port.try_send(self.copying(bytes, Some(to))?) {
+                    return Poll::Ready(result.map(|()| bytes.len()));
+                }
+                ready!(self.port.poll_writable(cx, None));
             }
-            ready!(self.port.poll_writable(cx, None));
-        }
+        })
     }
 
     /// Has `f` called with the socket on the loop's thread, and waits for it, as
@@ -407,6 +428,7 @@ impl Drop for UdpSocket {
 fn socket_error(error: quoit::DatagramSocketError) -> io::Error {
     let kind = match &error {
         quoit::DatagramSocketError::System { errno, .. } => io::Error::from(*errno).kind(),
+        quoit::DatagramSocketError::Limit => io::ErrorKind::QuotaExceeded,
         _ => io::ErrorKind::InvalidInput,
     };
     io::Error::new(kind, error)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quoit::{CloseReason, ConnectionId, Errno, Lease, Payload, Refusal, Token};
@@ -57,7 +58,9 @@ impl Link {
     ) {
         let mut state = lock(&self.state);
         state.sent = state.sent.max(token.0);
-        state.short.push((token, Shortfall { missing, error }));
+        if let Some((_, shortfall)) = state.files.iter_mut().find(|(of, _)| *of == token) {
+            *shortfall = Some(Shortfall { missing, error });
+        }
         state.writers.take_all(wakers);
     }
 
@@ -192,6 +195,10 @@ impl Link {
         if state.reset_behind.is_some() {
             return;
         }
+        if state.shut_down {
+            Self::reset_behind_end(state, event_loop, id);
+            return;
+        }
         if event_loop.queued(id) == 0 {
             let _ = event_loop.abort(id);
             return;
@@ -210,6 +217,20 @@ impl Link {
             _ => {
                 let _ = event_loop.close(id, None);
             }
+        }
+    }
+
+    /// Resets the connection behind its own end, which the peer sees first. With something queued before that, it is closed: nothing
+    /// tells when the end has left, and the peer is to have all of it.
+    fn reset_behind_end(state: &mut State, event_loop: &mut AnyLoop, id: ConnectionId) {
+        if !std::mem::replace(&mut state.shut_down_told, true) {
+            let _ = event_loop.shutdown(id);
+        }
+        state.reset_behind = Some(Token(u64::MAX));
+        // The end leaves with the turn, and the time is over behind it.
+        let at_once = Some(Duration::ZERO);
+        if event_loop.queued(id) > 0 || event_loop.set_deadline(id, at_once).is_err() {
+            let _ = event_loop.close(id, None);
         }
     }
 

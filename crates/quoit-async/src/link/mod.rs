@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 use quoit::{Address, ConnectionId, DirectSender, Errno, FileRange, Lease, Token};
 
-use crate::errors::Gone;
+use crate::errors::{Gone, NoPlace};
 use crate::home::Home;
 use crate::lock::lock;
 use crate::waiters::Waiters;
@@ -99,7 +99,8 @@ struct State {
     /// The loop knows of it.
     shut_down_told: bool,
     dropped: Option<Ending>,
-    abort_on_drop: bool,
+    /// Dropped, it ends by a reset whatever is unread.
+    reset_on_drop: bool,
     /// Behind all that was written: once the kernel has it, the connection is reset.
     reset_behind: Option<Token>,
     /// It is in the loop's list of those that want something.
@@ -109,8 +110,8 @@ struct State {
     /// The last token that was given out, in the order of what is sent, and the last one that the kernel has everything up to.
     given: u64,
     sent: u64,
-    /// Files that ended early: the token and what is missing.
-    short: Vec<(Token, Shortfall)>,
+    /// Files whose end somebody waits for: the token, and what was missing.
+    files: Vec<(Token, Option<Shortfall>)>,
 }
 
 /// What was not sent of a file, and why.
@@ -138,6 +139,7 @@ impl State {
 enum Failure {
     Errno(Errno),
     Limit,
+    NoPlace,
     Aborted,
     Gone,
 }
@@ -150,6 +152,7 @@ impl From<Failure> for io::Error {
                 io::ErrorKind::ConnectionAborted,
                 "the loop's memory was short and this connection stood still; see `Config::stall_limit`",
             ),
+            Failure::NoPlace => NoPlace.into(),
             Failure::Aborted => Self::new(
                 io::ErrorKind::ConnectionAborted,
                 "the loop ended the connection, as it was drained",

@@ -30,12 +30,14 @@ impl Link {
 
     /// It could not even be begun.
     pub(crate) fn refuse(&self, refusal: Refusal, wakers: &mut Vec<Waker>) {
-        let errno = match refusal {
-            Refusal::Error(errno) => errno,
-            Refusal::Limit => Errno::ENOBUFS,
-            Refusal::Stale | Refusal::Full | Refusal::TooLarge | Refusal::Closing => Errno::EINVAL,
+        let failure = match refusal {
+            Refusal::Error(errno) => Failure::Errno(errno),
+            Refusal::Limit => Failure::NoPlace,
+            Refusal::Stale | Refusal::Full | Refusal::TooLarge | Refusal::Closing => {
+                Failure::Errno(Errno::EINVAL)
+            }
         };
-        self.close(Some(Failure::Errno(errno)), wakers);
+        self.close(Some(failure), wakers);
     }
 
     /// Takes what has come by `take`, which is given bytes and returns how many of them it took, until it takes less than it
@@ -141,16 +143,26 @@ impl Link {
     /// Copies what has come to the front of `into` and leaves it where it is. `Ready(Ok(0))` is the end of the stream.
     pub(crate) fn try_peek(&self, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut state = lock(&self.state);
+        let copied = Self::peek(&state, into);
+        if copied > 0 || !state.received.is_empty() {
+            return Poll::Ready(Ok(copied));
+        }
+        Self::read_end(&mut state)
+    }
+
+    /// The same of what has come, which may be nothing.
+    pub(crate) fn peek_received(&self, into: &mut [u8]) -> usize {
+        Self::peek(&lock(&self.state), into)
+    }
+
+    fn peek(state: &State, into: &mut [u8]) -> usize {
         let mut copied = 0;
         for lease in &state.received {
             let part = lease.len().min(into.len() - copied);
             into[copied..copied + part].copy_from_slice(&lease[..part]);
             copied += part;
         }
-        if copied > 0 || !state.received.is_empty() {
-            return Poll::Ready(Ok(copied));
-        }
-        Self::read_end(&mut state)
+        copied
     }
 
     fn check_writable(state: &mut State) -> io::Result<()> {
@@ -310,6 +322,9 @@ impl Link {
             *token = Token(state.given);
         }
         let last = Token(state.given);
+        if let Piece::File(_, token) = piece {
+            state.files.push((token, None));
+        }
         state.left_bytes += piece.len();
         state.left.push_back(piece);
         drop(state);
@@ -317,18 +332,16 @@ impl Link {
         Ok(Ok(last))
     }
 
-    /// Whether the kernel has everything up to `token`; of a file that was too short, what is missing.
+    /// Whether the kernel has everything up to `token`, or of files what there was of them.
     pub(crate) fn poll_sent(
         &self,
         cx: &mut Context<'_>,
         token: Token,
         key: &mut Option<WaiterKey>,
-    ) -> Poll<io::Result<Option<Shortfall>>> {
+    ) -> Poll<io::Result<()>> {
         let mut state = lock(&self.state);
         if state.sent >= token.0 {
-            let short = state.short.iter().position(|(of, _)| *of == token);
-            let short = short.map(|at| state.short.swap_remove(at));
-            return Poll::Ready(Ok(short.map(|(_, shortfall)| shortfall)));
+            return Poll::Ready(Ok(()));
         }
         if state.closed || state.send_failed {
             let failure = state.failure.take();
@@ -338,6 +351,13 @@ impl Link {
         drop(state);
         drop(before);
         Poll::Pending
+    }
+
+    /// Nobody waits for this file any more. Returns what was missing of it.
+    pub(crate) fn take_file(&self, token: Token) -> Option<Shortfall> {
+        let mut state = lock(&self.state);
+        let at = state.files.iter().position(|(of, _)| *of == token)?;
+        state.files.swap_remove(at).1
     }
 
     /// Ends the sending direction behind everything that was written. Of a connection that is gone it is over anyway: no error,
@@ -352,8 +372,8 @@ impl Link {
     }
 
     /// Has the peer see a reset when the stream is dropped.
-    pub(crate) fn abort_on_drop(&self) {
-        lock(&self.state).abort_on_drop = true;
+    pub(crate) fn reset_on_drop(&self) {
+        lock(&self.state).reset_on_drop = true;
     }
 
     /// Nobody has the stream any more. What was written still leaves. If the peer has sent what nobody has read, it sees a reset
@@ -364,9 +384,9 @@ impl Link {
         if state.closed || state.dropped.is_some() {
             return;
         }
-        state.dropped = Some(if abort || state.abort_on_drop {
+        state.dropped = Some(if abort {
             Ending::Abort
-        } else if !state.received.is_empty() && !state.shut_down {
+        } else if state.reset_on_drop || !state.received.is_empty() && !state.shut_down {
             Ending::Reset
         } else {
             Ending::Close

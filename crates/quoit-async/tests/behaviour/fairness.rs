@@ -1,13 +1,15 @@
 //! A loop's thread is shared fairly by tasks, timers, I/O and wakes from elsewhere.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io::{Read, Write};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quoit_async::{TcpListener, TcpStream, UdpSocket};
+use quoit_async::{DatagramSend, TcpListener, TcpStream, UdpSocket, UnixStream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{blocking, both_ways, is_own_process, on_a_loop, pattern};
@@ -193,6 +195,132 @@ fn a_stream_that_is_always_ready_lets_others_run() {
             rests("read");
         });
         reading.await.unwrap();
+        counting.abort();
+    });
+}
+
+/// A task whose sends find room is one of many all the same. Otherwise no timer would end it, and on a runtime of one thread
+/// nothing else would run.
+#[test]
+fn sends_that_find_room_let_others_run() {
+    if !is_own_process(concat!(module_path!(), "::sends_that_find_room_let_others_run")) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (one, mut other) = (one.unwrap(), other.unwrap().0);
+        // One of its own for each way, as a queue that is full lets others run, too.
+        let sink = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = sink.local_addr().unwrap();
+        let connected = async || {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            socket.connect(at).await.unwrap();
+            socket
+        };
+        let sockets = [
+            connected().await,
+            connected().await,
+            connected().await,
+            connected().await,
+        ];
+        let turns = Rc::new(Cell::new(0));
+        let (of_other, of_sender) = (Rc::clone(&turns), turns);
+        let counting = tokio::task::spawn_local(async move {
+            loop {
+                of_other.set(of_other.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        // Fewer than a queue takes, and several times what tokio lets a task do at once, which are 128.
+        const SENDS: usize = 480;
+        let sending = tokio::task::spawn_local(async move {
+            let before = Cell::new(of_sender.get());
+            let begin = || before.set(of_sender.get());
+            let rests = |what: &str| {
+                let turns = of_sender.get() - before.get();
+                assert!(turns >= 2, "{what}: {turns}");
+            };
+            for _ in 0..SENDS {
+                one.send(&b"x"[..]).await.unwrap();
+            }
+            rests("send of a stream");
+            other.read_exact(&mut [0; SENDS]).await.unwrap();
+            let [first, second, third, fourth] = &sockets;
+            begin();
+            for _ in 0..SENDS {
+                first.send_to(b"x", at).await.unwrap();
+            }
+            rests("send_to");
+            begin();
+            for _ in 0..SENDS {
+                second.send(b"x").await.unwrap();
+            }
+            rests("send");
+            begin();
+            for _ in 0..SENDS {
+                poll_fn(|cx| third.poll_send_to(cx, b"x", at)).await.unwrap();
+            }
+            rests("poll_send_to");
+            begin();
+            for _ in 0..SENDS {
+                let datagram = DatagramSend::to_connected(&b"x"[..]);
+                fourth.send_datagram(datagram).await.unwrap();
+            }
+            rests("send_datagram");
+            begin();
+            for _ in 0..SENDS {
+                poll_fn(|cx| fourth.poll_send_ready(cx)).await.unwrap();
+            }
+            rests("poll_send_ready");
+        });
+        sending.await.unwrap();
+        counting.abort();
+    });
+}
+
+/// The same by the traits of `futures-io`, when the task is tokio's.
+#[test]
+fn a_stream_of_futures_io_lets_others_run() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::a_stream_of_futures_io_lets_others_run"
+    )) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        let turns = Rc::new(Cell::new(0));
+        let (of_other, of_task) = (Rc::clone(&turns), turns);
+        let counting = tokio::task::spawn_local(async move {
+            loop {
+                of_other.set(of_other.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        let task = tokio::task::spawn_local(async move {
+            let before = of_task.get();
+            for _ in 0..400 {
+                let write = poll_fn(|cx| futures_io::AsyncWrite::poll_write(Pin::new(&mut one), cx, b"x"));
+                assert_eq!(write.await.unwrap(), 1);
+            }
+            let written = of_task.get();
+            assert!(written - before >= 2, "writing: {}", written - before);
+            let mut all = [0; 400];
+            while other.peek(&mut all).await.unwrap() < all.len() {
+                tokio::task::yield_now().await;
+            }
+            let before = of_task.get();
+            for _ in 0..400 {
+                let mut byte = [0; 1];
+                let read =
+                    poll_fn(|cx| futures_io::AsyncRead::poll_read(Pin::new(&mut other), cx, &mut byte));
+                assert_eq!(read.await.unwrap(), 1);
+            }
+            assert!(of_task.get() - before >= 2, "reading: {}", of_task.get() - before);
+        });
+        task.await.unwrap();
         counting.abort();
     });
 }

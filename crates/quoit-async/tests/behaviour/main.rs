@@ -9,5 +9,6 @@ mod fairness;
 mod lifetimes;
 mod panics;
 mod pressure;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,6 @@
 //! TCP: listening, connecting, accepting, and the names of both ends.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -255,13 +256,29 @@ scenario! {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let one = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut other = listener.accept().unwrap().0;
-        std::io::Write::write_all(&mut other, b"early").unwrap();
+        other.write_all(b"early").unwrap();
         drop(other);
         one.set_nonblocking(true).unwrap();
         let mut one = TcpStream::from_std(one).unwrap();
         let mut text = String::new();
         says.told("read", one.read_to_string(&mut text).await);
         says.note(text);
+    }
+}
+
+scenario! {
+    fn a_socket_that_was_reset_before_it_was_taken_over(says) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        peer.write_all(b"early").unwrap();
+        reset(peer);
+        let mut stream = TcpStream::from_std(stream).unwrap();
+        for _ in 0..3 {
+            says.told("read", stream.read(&mut [0; 8]).await);
+        }
+        says.told("write", stream.write(b"x").await);
     }
 }
 

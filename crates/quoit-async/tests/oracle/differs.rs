@@ -155,6 +155,25 @@ differs!(of_several_addresses_the_first_error_is_told, || async {
     assert_ne!(stock.kind(), io::ErrorKind::ConnectionRefused);
 });
 
+differs!(a_send_tells_what_an_earlier_one_failed_with, || async {
+    let one = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let other = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let at = other.local_addr().unwrap();
+    one.send_to(b"x", "255.255.255.255:9").await.unwrap();
+    let mut buffer = [0; 1];
+    let error = loop {
+        if let Err(error) = one.send_to(b"y", at).await {
+            break error;
+        }
+        other.recv(&mut buffer).await.unwrap();
+    };
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    // That one was not sent.
+    one.send_to(b"z", at).await.unwrap();
+    other.recv(&mut buffer).await.unwrap();
+    assert_eq!(&buffer, b"z");
+});
+
 differs!(names_of_unix_sockets_are_addresses_of_the_core, || async {
     let name = format!("quoit-differs-{}", std::process::id());
     let address = Address::UnixAbstract(name.into_bytes().into());

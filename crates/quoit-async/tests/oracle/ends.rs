@@ -355,6 +355,57 @@ scenario! {
 }
 
 scenario! {
+    /// What the kernel has had before the reset is read before it.
+    fn no_lingering_leaves_what_was_written(says) {
+        for ends in [false, true] {
+            let (mut stream, peer) = to_std().await;
+            stream.set_zero_linger().unwrap();
+            stream.write_all(b"written before").await.unwrap();
+            if ends {
+                let (mut reader, mut writer) = stream.into_split();
+                writer.write_all(b", and more").await.unwrap();
+                drop(writer);
+                says.note(format!("{:?}", once(reader.read(&mut [0; 8])).await.is_none()));
+            } else {
+                drop(stream);
+            }
+            says.note(rest(peer).await);
+        }
+    }
+}
+
+scenario! {
+    /// The own end comes first, where there was one.
+    fn no_lingering_of_halves(says) {
+        for way in ["writer first", "reader first", "shut down", "together again"] {
+            let (mut stream, peer) = to_std().await;
+            stream.set_zero_linger().unwrap();
+            match way {
+                "writer first" => {
+                    let (reader, writer) = stream.into_split();
+                    drop(writer);
+                    drop(reader);
+                }
+                "reader first" => {
+                    let (reader, writer) = stream.into_split();
+                    drop(reader);
+                    drop(writer);
+                }
+                "shut down" => {
+                    stream.shutdown().await.unwrap();
+                    drop(stream);
+                }
+                _ => {
+                    let (reader, writer) = stream.into_split();
+                    drop(reader.reunite(writer).unwrap());
+                }
+            }
+            says.note(format!("{way}: {}", rest(peer).await));
+        }
+    }
+}
+
+scenario! {
     fn the_peer_drops_in_the_middle(says) {
         let (mut stream, mut peer) = pair().await;
         let writing = tokio::spawn(async move {

@@ -164,6 +164,28 @@ scenario! {
 }
 
 scenario! {
+    fn more_pieces_than_one_call_takes(says) {
+        let (mut stream, mut peer) = to_std().await;
+        let all = pattern(30_000);
+        let reading = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            peer.read_to_end(&mut read).map(|_| read)
+        });
+        for _ in 0..2 {
+            let mut at = 0;
+            while at < all.len() {
+                let pieces: Vec<_> = all[at..].chunks(10).map(IoSlice::new).collect();
+                at += stream.write_vectored(&pieces).await.unwrap();
+            }
+        }
+        stream.shutdown().await.unwrap();
+        let read = blocking(|| reading.join().unwrap()).await.unwrap();
+        assert!(read[..all.len()] == all && read[all.len()..] == all);
+        says.note("all");
+    }
+}
+
+scenario! {
     fn reading_into_no_room(says) {
         let (mut stream, mut peer) = to_std().await;
         says.note(format!("{:?}", once(stream.read(&mut [])).await.map(|result| told(&result))));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::scenario;
-use crate::support::{deaf, once, pattern};
+use crate::support::{deaf, once, pattern, told};
 
 scenario! {
     fn an_echo(says) {
@@ -117,6 +117,36 @@ scenario! {
         // Another answer may be on its way from before.
         while one.send(b"on").await.is_err() {}
         says.told("recv", other.recv(&mut [0; 8]).await);
+    }
+}
+
+scenario! {
+    /// A server answers whoever asks, and one whom it may not send to is no reason to stop.
+    fn what_a_send_fails_with_is_no_others(says) {
+        let (one, one_at) = udp().await;
+        let (other, other_at) = udp().await;
+        let one = Arc::new(one);
+        let waits = Arc::clone(&one);
+        let waiting = tokio::spawn(async move { waits.recv(&mut [0; 8]).await });
+        let forbidden: std::net::SocketAddr = "255.255.255.255:9".parse().unwrap();
+        let mut buffer = [0; 8];
+        for at in 0..50 {
+            // The kernel's socket tells this one, ours a later one.
+            let _ = one.send_to(b"x", forbidden).await;
+            while one.send_to(&[at], other_at).await.is_err() {}
+            let result = other.recv(&mut buffer).await;
+            assert_eq!((result.unwrap(), buffer[0]), (1, at));
+        }
+        let failed = loop {
+            match one.send_to(b"x", forbidden).await {
+                Ok(_) => tokio::task::yield_now().await,
+                failed => break failed,
+            }
+        };
+        says.told("send", failed);
+        other.send_to(b"asks", one_at).await.unwrap();
+        says.told("recv", waiting.await.unwrap());
+        says.note(format!("{:?}", once(one.recv(&mut buffer)).await.map(|result| told(&result))));
     }
 }
 
@@ -302,6 +332,23 @@ scenario! {
             }
         }
         assert_eq!(got, sent);
+        says.note("all");
+    }
+}
+
+scenario! {
+    fn what_was_sent_leaves_behind_the_drop(says) {
+        let (one, one_at) = udp().await;
+        let (other, _) = udp().await;
+        for at in 0..50 {
+            other.send_to(&[at], one_at).await.unwrap();
+        }
+        drop(other);
+        let mut buffer = [0; 8];
+        for at in 0..50 {
+            let result = one.recv(&mut buffer).await;
+            assert_eq!((result.unwrap(), buffer[0]), (1, at));
+        }
         says.note("all");
     }
 }
