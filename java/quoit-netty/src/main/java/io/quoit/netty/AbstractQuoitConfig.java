@@ -7,7 +7,6 @@ import io.netty.channel.DefaultChannelConfig;
 import io.netty.channel.RecvByteBufAllocator;
 import java.nio.channels.ClosedChannelException;
 import java.util.EnumMap;
-import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
 
@@ -20,6 +19,8 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
 
     /** What was set while there was no socket; most channels are accepted ones, which have theirs from the beginning. */
     private Map<KernelOption, Integer> early = Map.of();
+    /** What the socket that is being made has been given of that: any may be set once more meanwhile. */
+    private Map<KernelOption, Integer> given = Map.of();
     private volatile boolean ownReceiveAllocator;
     private final boolean made;
 
@@ -93,18 +94,43 @@ abstract class AbstractQuoitConfig extends DefaultChannelConfig {
         set(option, value ? 1 : 0);
     }
 
-    /** What was set, or a default where nothing was. */
-    final synchronized int early(KernelOption option, int otherwise) {
-        return early.getOrDefault(option, otherwise);
+    /** What was set, or a default where nothing was: for whoever makes the socket and gives it that. */
+    final synchronized int give(KernelOption option, int otherwise) {
+        int value = early.getOrDefault(option, otherwise);
+        given(option, value);
+        return value;
     }
 
-    /** Sets on a new socket what was asked for before, but for what was done already. */
-    final synchronized void apply(int descriptor, EnumSet<KernelOption> done) {
+    private void given(KernelOption option, int value) {
+        if (given.isEmpty()) {
+            given = new EnumMap<>(KernelOption.class);
+        }
+        given.put(option, value);
+    }
+
+    /** Sets on a new socket what was asked for before. */
+    final synchronized void applyFirst(int descriptor) {
+        given = Map.of();
+        apply(descriptor);
+    }
+
+    private void apply(int descriptor) {
         early.forEach((option, value) -> {
-            if (!done.contains(option)) {
+            if (!value.equals(given.get(option))) {
                 apply(descriptor, option, value);
+                given(option, value);
             }
         });
+    }
+
+    /**
+     * Sets what the new socket has not been given yet, and lets {@link #descriptor} tell of it: nothing is set between the two
+     * and lost.
+     */
+    final synchronized void applyRest(int descriptor, Runnable publish) {
+        apply(descriptor);
+        given = Map.of();
+        publish.run();
     }
 
     private static void apply(int descriptor, KernelOption option, int value) {

@@ -104,11 +104,11 @@ abstract class AbstractQuoitServerChannel extends AbstractQuoitChannel implement
         int bound = bindSocket(address);
         try {
             Descriptors.listen(bound, backlog());
-        } catch (IOException failure) {
+            ((AbstractQuoitConfig) config()).applyRest(bound, () -> descriptor = bound);
+        } catch (IOException | RuntimeException failure) {
             Descriptors.close(bound);
             throw failure;
         }
-        descriptor = bound;
         local = Descriptors.localAddress(bound);
         active = true;
         if (readPending) {

@@ -21,6 +21,7 @@ import java.nio.channels.AlreadyConnectedException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ConnectionPendingException;
 import java.nio.channels.NotYetConnectedException;
+import java.nio.channels.UnsupportedAddressTypeException;
 
 /** A connected socket: what TCP and Unix stream channels have in common. */
 abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implements DuplexChannel {
@@ -144,16 +145,19 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
 
     @Override
     protected void doBind(SocketAddress localAddress) throws Exception {
-        checkResolved(localAddress);
+        checkFits(localAddress);
         if (active || reservation >= 0) {
             throw new AlreadyBoundException();
         }
         int reserved = Descriptors.stream(Addresses.family(localAddress));
         try {
-            if (!Addresses.isUnix(localAddress)) {
+            if (Addresses.isUnix(localAddress)) {
+                SocketFiles.removeDeaf(localAddress);
+                Descriptors.bind(reserved, localAddress);
+            } else {
                 Descriptors.set(reserved, Descriptors.SOL_SOCKET, Descriptors.SO_REUSEADDR, 1);
+                Descriptors.bind(reserved, localAddress);
             }
-            Descriptors.bind(reserved, localAddress);
         } catch (Exception failure) {
             Descriptors.close(reserved);
             throw failure;
@@ -172,8 +176,15 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     /** What connecting needs from the options. */
     abstract Connecting connecting(SocketAddress remoteAddress, SocketAddress localAddress);
 
-    /** Sets the options that were asked for before there was a socket. */
-    abstract void applyOptions(int descriptor);
+    /** Whether addresses of the kind are those of this channel's sockets. */
+    abstract boolean fits(SocketAddress address);
+
+    private void checkFits(SocketAddress address) {
+        checkResolved(address);
+        if (address != null && !fits(address)) {
+            throw new UnsupportedAddressTypeException();
+        }
+    }
 
     /** The loop has opened the connection. */
     final void opened() {
@@ -202,13 +213,12 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
         connectPromise = null;
         int opened = handler().descriptor(connection);
         try {
-            applyOptions(opened);
+            ((AbstractQuoitConfig) config()).applyRest(opened, () -> descriptor = opened);
         } catch (ChannelException refused) {
             promise.tryFailure(refused);
             unsafe().close(unsafe().voidPromise());
             return;
         }
-        descriptor = opened;
         local = Descriptors.localAddress(opened);
         remote = requestedRemote;
         active = true;
@@ -531,16 +541,19 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
                 return;
             }
             try {
-                checkResolved(remoteAddress);
-                checkResolved(localAddress);
+                checkFits(remoteAddress);
+                checkFits(localAddress);
                 if (connectPromise != null) {
                     throw new ConnectionPendingException();
                 }
                 if (active) {
                     throw new AlreadyConnectedException();
                 }
-                Connecting request = connecting(remoteAddress, localAddress != null ? localAddress : local);
+                SocketAddress from = localAddress != null ? localAddress : local;
+                Connecting request = connecting(remoteAddress, from);
                 releaseReservation();
+                // What a reservation has made is one, too.
+                SocketFiles.removeDeaf(from);
                 handler().connect(AbstractQuoitStreamChannel.this, request);
                 connectPromise = promise;
                 requestedRemote = remoteAddress;

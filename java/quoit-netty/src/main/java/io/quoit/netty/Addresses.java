@@ -147,6 +147,10 @@ final class Addresses {
             return "[" + plain + (scope == 0 ? "" : "%" + scope) + "]:" + inet.getPort();
         }
         String name = unixName(address);
+        if (name.startsWith("@")) {
+            // A file in the working directory, where libquoit would read an abstract name.
+            return "unix:./" + name;
+        }
         return "unix:" + (name.startsWith("\0") ? "@" + name.substring(1) : name);
     }
 
@@ -166,9 +170,7 @@ final class Addresses {
 
     /** The file of a Unix socket; null for an abstract name or none, and for other sockets. */
     static Path file(SocketAddress address) {
-        if (address instanceof DomainSocketAddress unix && !unix.path().isEmpty() && !unix.path().startsWith("\0")) {
-            return Path.of(unix.path());
-        }
-        return null;
+        String name = isUnix(address) ? unixName(address) : "";
+        return name.isEmpty() || name.startsWith("\0") ? null : Path.of(name);
     }
 }

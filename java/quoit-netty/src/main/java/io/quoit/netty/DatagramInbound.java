@@ -122,7 +122,13 @@ final class DatagramInbound implements LeaseHolder {
         int segment = library.intAt(view + Datagrams.SEGMENT_SIZE);
         int length = library.intAt(view + Datagrams.LENGTH);
         InetSocketAddress sender = sender(library, view);
-        ByteBuf bytes = bytes(library.longAt(view + Datagrams.DATA), length, lease);
+        ByteBuf bytes;
+        try {
+            bytes = bytes(library.longAt(view + Datagrams.DATA), length, lease);
+        } catch (Throwable failure) {
+            lost(failure);
+            return;
+        }
         if (count == 1) {
             offer(bytes, sender);
             return;
@@ -164,8 +170,21 @@ final class DatagramInbound implements LeaseHolder {
         return lastSender;
     }
 
+    /** A datagram had no memory, or the user's allocator failed: the handlers are told, and the next one may fare better. */
+    private void lost(Throwable failure) {
+        channel.pipeline().fireExceptionCaught(failure);
+    }
+
     private void offer(ByteBuf bytes, InetSocketAddress sender) {
-        ByteBuf content = channel.config().hasOwnReceiveAllocator() ? copied(bytes) : bytes;
+        ByteBuf content = bytes;
+        if (channel.config().hasOwnReceiveAllocator()) {
+            try {
+                content = copied(bytes);
+            } catch (Throwable failure) {
+                lost(failure);
+                return;
+            }
+        }
         DatagramPacket packet = new DatagramPacket(content, channel.localAddress(), sender);
         if (!channel.isOpen()) {
             packet.release();
@@ -218,20 +237,31 @@ final class DatagramInbound implements LeaseHolder {
     }
 
     private void deliver(DatagramPacket packet) {
-        begin();
         int length = packet.content().readableBytes();
         channel.metrics().received(length);
-        var handle = channel.unsafe().recvBufAllocHandle();
-        handle.attemptedBytesRead(length);
-        handle.lastBytesRead(length);
-        handle.incMessagesRead(1);
+        try {
+            begin();
+            var handle = channel.unsafe().recvBufAllocHandle();
+            handle.attemptedBytesRead(length);
+            handle.lastBytesRead(length);
+            handle.incMessagesRead(1);
+        } catch (Throwable failure) {
+            // That of the user's allocator's handle.
+            packet.release();
+            lost(failure);
+            return;
+        }
         readPending = false;
         channel.pipeline().fireChannelRead(packet);
     }
 
     /** A read brought an error, and no datagram: who has asked for it has to ask again. */
     void failed(IOException failure) {
-        begin();
+        try {
+            begin();
+        } catch (Throwable wrong) {
+            lost(wrong);
+        }
         readPending = false;
         complete();
         channel.pipeline().fireExceptionCaught(failure);
@@ -244,7 +274,11 @@ final class DatagramInbound implements LeaseHolder {
     private void complete() {
         if (incomplete) {
             incomplete = false;
-            channel.unsafe().recvBufAllocHandle().readComplete();
+            try {
+                channel.unsafe().recvBufAllocHandle().readComplete();
+            } catch (Throwable failure) {
+                lost(failure);
+            }
             channel.pipeline().fireChannelReadComplete();
             hasRead = wanted();
         }

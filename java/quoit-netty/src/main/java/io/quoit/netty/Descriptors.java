@@ -124,6 +124,29 @@ final class Descriptors {
         }
     }
 
+    /**
+     * Whether no socket is at a Unix address any more. Asked by one for datagrams, which a stream socket that lives is the wrong
+     * type for: its server sees no connection of this.
+     */
+    static boolean isGone(SocketAddress unixAddress) throws IOException {
+        return refuses(datagram(Addresses.AF_UNIX), unixAddress);
+    }
+
+    /** Whether nobody listens at a Unix address, as where a closed client has yet to send. A server that does sees a connection. */
+    static boolean isDeaf(SocketAddress unixAddress) throws IOException {
+        return refuses(stream(Addresses.AF_UNIX), unixAddress);
+    }
+
+    private static boolean refuses(int made, SocketAddress unixAddress) {
+        try {
+            ByteBuffer room = room();
+            int result = library().connect(made, library().address(room), Addresses.write(unixAddress, room));
+            return result == -Errno.ECONNREFUSED;
+        } finally {
+            close(made);
+        }
+    }
+
     static void listen(int descriptor, int backlog) throws IOException {
         checked("listen", library().listenOn(descriptor, backlog));
     }

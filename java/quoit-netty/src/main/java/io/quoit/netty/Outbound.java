@@ -264,7 +264,7 @@ final class Outbound {
     private void list(ChannelOutboundBuffer flushed) throws IOException {
         try {
             channel.handler().walk().list(flushed);
-        } catch (IOException unreadable) {
+        } catch (IOException | RuntimeException unreadable) {
             // What stands before that message is sent all the same.
             if (pieces().count() > 0) {
                 lentAt = System.nanoTime();

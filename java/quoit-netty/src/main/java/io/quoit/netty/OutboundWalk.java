@@ -99,6 +99,9 @@ final class OutboundWalk implements ChannelOutboundBuffer.MessageProcessor {
         failed = false;
         try {
             flushed.forEachFlushedMessage(this);
+        } catch (RuntimeException failure) {
+            // As it is, such as of a buffer that was released too early: Netty does not take it for a broken connection.
+            throw failure;
         } catch (Exception failure) {
             throw new IOException("a message could not be sent", failure);
         }

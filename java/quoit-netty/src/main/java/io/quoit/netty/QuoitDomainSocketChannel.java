@@ -7,7 +7,6 @@ import io.netty.channel.unix.FileDescriptor;
 import java.io.IOException;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
-import java.util.EnumSet;
 
 /** A connection of a Unix stream socket on Quoit, for event loops of {@link QuoitIoHandler}. */
 public final class QuoitDomainSocketChannel extends AbstractQuoitStreamChannel implements DomainSocketChannel {
@@ -65,12 +64,12 @@ public final class QuoitDomainSocketChannel extends AbstractQuoitStreamChannel i
                 localAddress,
                 QuoitSocketChannel.connectTimeoutNanos(config),
                 false,
-                config.early(KernelOption.RECEIVE_BUFFER, 0),
-                config.early(KernelOption.SEND_BUFFER, 0));
+                config.give(KernelOption.RECEIVE_BUFFER, 0),
+                config.give(KernelOption.SEND_BUFFER, 0));
     }
 
     @Override
-    void applyOptions(int descriptor) {
-        config.apply(descriptor, EnumSet.of(KernelOption.RECEIVE_BUFFER, KernelOption.SEND_BUFFER));
+    boolean fits(SocketAddress address) {
+        return Addresses.isUnix(address);
     }
 }

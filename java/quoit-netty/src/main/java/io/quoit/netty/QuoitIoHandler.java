@@ -381,7 +381,7 @@ public final class QuoitIoHandler implements IoHandler {
             AbstractQuoitStreamChannel channel = pending.remove(token);
             if (channel != null) {
                 // Nothing was made of it.
-                channel.ended(Abi.CLOSED_ERROR, reason == Abi.REFUSED_ERROR ? error : -Errno.ENOSPC);
+                channel.ended(Abi.CLOSED_ERROR, reason == Abi.REFUSED_ERROR ? error : -Errno.LOOP_IS_FULL);
             }
             return;
         }

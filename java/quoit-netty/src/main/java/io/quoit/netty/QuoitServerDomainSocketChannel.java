@@ -6,9 +6,7 @@ import io.netty.channel.unix.FileDescriptor;
 import io.netty.channel.unix.ServerDomainSocketChannel;
 import java.io.IOException;
 import java.net.SocketAddress;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.EnumSet;
+import java.nio.channels.UnsupportedAddressTypeException;
 
 /**
  * A listening Unix stream socket on Quoit, for event loops of {@link QuoitIoHandler}. Its file is removed when the channel
@@ -61,10 +59,13 @@ public final class QuoitServerDomainSocketChannel extends AbstractQuoitServerCha
 
     @Override
     int bindSocket(SocketAddress address) throws IOException {
+        if (!Addresses.isUnix(address)) {
+            throw new UnsupportedAddressTypeException();
+        }
         int descriptor = Descriptors.stream(Addresses.AF_UNIX);
         try {
-            config.apply(descriptor, EnumSet.noneOf(KernelOption.class));
-            Descriptors.bind(descriptor, address);
+            config.applyFirst(descriptor);
+            SocketFiles.bind(descriptor, address);
             bound = (DomainSocketAddress) Descriptors.localAddress(descriptor);
             return descriptor;
         } catch (IOException | RuntimeException failure) {
@@ -86,10 +87,10 @@ public final class QuoitServerDomainSocketChannel extends AbstractQuoitServerCha
     @Override
     protected void doClose() throws Exception {
         super.doClose();
-        Path file = bound == null ? null : Addresses.file(bound);
+        DomainSocketAddress removed = bound;
         bound = null;
-        if (file != null) {
-            Files.deleteIfExists(file);
+        if (removed != null) {
+            SocketFiles.remove(removed);
         }
     }
 }

@@ -7,7 +7,7 @@ import java.net.Inet6Address;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
-import java.util.EnumSet;
+import java.nio.channels.UnsupportedAddressTypeException;
 
 /** A listening TCP socket on Quoit, for event loops of {@link QuoitIoHandler}. */
 public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel implements ServerSocketChannel {
@@ -46,7 +46,9 @@ public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel i
 
     @Override
     int bindSocket(SocketAddress address) throws IOException {
-        InetSocketAddress inet = (InetSocketAddress) address;
+        if (!(address instanceof InetSocketAddress inet)) {
+            throw new UnsupportedAddressTypeException();
+        }
         if (inet.getAddress().isAnyLocalAddress() && !io.netty.util.NetUtil.isIpV4StackPreferred()) {
             // As Java does: the wildcard means both families, where the machine has both.
             try {
@@ -63,7 +65,7 @@ public final class QuoitServerSocketChannel extends AbstractQuoitServerChannel i
 
     private int bound(int descriptor, InetSocketAddress address) throws IOException {
         try {
-            config.apply(descriptor, EnumSet.noneOf(KernelOption.class));
+            config.applyFirst(descriptor);
             Descriptors.bind(descriptor, address);
             return descriptor;
         } catch (IOException | RuntimeException failure) {

@@ -7,15 +7,10 @@ import io.netty.channel.socket.SocketChannel;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
-import java.util.EnumSet;
 import java.util.concurrent.TimeUnit;
 
 /** A TCP connection on Quoit, for event loops of {@link QuoitIoHandler}. */
 public final class QuoitSocketChannel extends AbstractQuoitStreamChannel implements SocketChannel {
-    /** What a connect does itself. */
-    private static final EnumSet<KernelOption> DONE_BY_CONNECT =
-            EnumSet.of(KernelOption.NO_DELAY, KernelOption.RECEIVE_BUFFER, KernelOption.SEND_BUFFER);
-
     private static final long NO_TIMEOUT_NANOS = TimeUnit.DAYS.toNanos(365);
 
     private final QuoitSocketChannelConfig config;
@@ -76,9 +71,9 @@ public final class QuoitSocketChannel extends AbstractQuoitStreamChannel impleme
                 remoteAddress,
                 own,
                 connectTimeoutNanos(config),
-                config.early(KernelOption.NO_DELAY, 1) != 0,
-                config.early(KernelOption.RECEIVE_BUFFER, 0),
-                config.early(KernelOption.SEND_BUFFER, 0));
+                config.give(KernelOption.NO_DELAY, 1) != 0,
+                config.give(KernelOption.RECEIVE_BUFFER, 0),
+                config.give(KernelOption.SEND_BUFFER, 0));
     }
 
     static long connectTimeoutNanos(io.netty.channel.ChannelConfig config) {
@@ -87,7 +82,7 @@ public final class QuoitSocketChannel extends AbstractQuoitStreamChannel impleme
     }
 
     @Override
-    void applyOptions(int descriptor) {
-        config.apply(descriptor, DONE_BY_CONNECT);
+    boolean fits(SocketAddress address) {
+        return address instanceof InetSocketAddress;
     }
 }

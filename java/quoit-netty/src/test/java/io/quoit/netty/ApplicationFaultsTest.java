@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.buffer.AbstractByteBufAllocator;
 import io.netty.buffer.ByteBuf;
@@ -21,13 +22,19 @@ import io.netty.channel.EventLoop;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.FixedRecvByteBufAllocator;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.socket.DatagramPacket;
+import io.netty.util.ReferenceCountUtil;
 import io.netty.util.concurrent.Promise;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.net.DatagramSocket;
+import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
@@ -403,6 +410,49 @@ class ApplicationFaultsTest {
             ByteBuf second = keeper.message();
             assertEquals(3, second.getByte(0));
             second.release();
+        }
+    }
+
+    /** On Netty's epoll transport first, which reads again; here that datagram is lost, and the channel goes on as well. */
+    @Test
+    void aDatagramThatGetsNoBufferIsToldOf() throws Exception {
+        for (Stock stock : new Stock[] {Stock.EPOLL, null}) {
+            group = Scene.group(stock);
+            memory.spent = true;
+            BlockingQueue<Object> told = new LinkedBlockingQueue<>();
+            Channel channel = new Bootstrap()
+                    .group(group)
+                    .channelFactory(() -> stock == null ? new QuoitDatagramChannel() : stock.datagram(null))
+                    .option(ChannelOption.ALLOCATOR, memory)
+                    .option(ChannelOption.RECVBUF_ALLOCATOR, new FixedRecvByteBufAllocator(7))
+                    .handler(new ChannelInboundHandlerAdapter() {
+                        @Override
+                        public void channelRead(ChannelHandlerContext context, Object message) {
+                            told.add(message);
+                        }
+
+                        @Override
+                        public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+                            memory.spent = false;
+                            told.add(cause);
+                        }
+                    })
+                    .bind(new InetSocketAddress("127.0.0.1", 0))
+                    .sync()
+                    .channel();
+            try (DatagramSocket peer = new DatagramSocket()) {
+                peer.send(new java.net.DatagramPacket(new byte[1], 1, channel.localAddress()));
+                assertInstanceOf(OutOfMemoryError.class, told.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS), "" + stock);
+                peer.send(new java.net.DatagramPacket(new byte[2], 2, channel.localAddress()));
+                DatagramPacket next = (DatagramPacket) told.poll(Peers.PATIENCE_SECONDS, TimeUnit.SECONDS);
+                assertEquals(stock == null ? 2 : 1, next.content().readableBytes());
+                next.release();
+                channel.close().sync();
+            }
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+            for (Object rest : told) {
+                ReferenceCountUtil.release(rest);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 package io.quoit.netty;
 
+import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelDuplexHandler;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
@@ -402,7 +403,9 @@ class HandlerTracesTest {
             scene.connect();
             scene.trace.of("write", scene.child.writeAndFlush("a text")).await();
             ends(scene);
-        });
+        }),
+        WRITES_LITTLE_THAT_IS_RELEASED(scene -> writesReleased(scene, 10)),
+        WRITES_MUCH_THAT_IS_RELEASED(scene -> writesReleased(scene, 200_000));
 
         private final Traces.Steps<Scene> steps;
 
@@ -449,6 +452,21 @@ class HandlerTracesTest {
     /** Writes in the loop: elsewhere Netty counts what is on its way to it. */
     private static void writeInLoop(Scene scene, int length) throws Exception {
         inLoop(scene, () -> scene.write(length));
+    }
+
+    /** By a mistake of the application: the buffer is released between its write and its flush. */
+    private static void writesReleased(Scene scene, int length) throws Exception {
+        scene.connect();
+        inLoop(scene, () -> {
+            ByteBuf bytes = Peers.direct(new byte[length]);
+            scene.trace.of("write", scene.child.write(bytes));
+            bytes.release();
+            scene.child.flush();
+        });
+        scene.peerReads();
+        scene.trace.add("open " + scene.child.isOpen());
+        scene.peer.close();
+        scene.trace.await("inactive");
     }
 
     /** The peer ends and reads all. */

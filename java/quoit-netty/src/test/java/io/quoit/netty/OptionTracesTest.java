@@ -10,6 +10,7 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.ChannelPromise;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.RecvByteBufAllocator;
 import io.netty.channel.ServerChannel;
@@ -21,8 +22,10 @@ import io.netty.channel.unix.DomainSocketAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -282,5 +285,43 @@ class OptionTracesTest {
             assertEquals(here, ours.put(option, theirs.get(option)), option);
         });
         assertEquals(lines(theirs), lines(ours));
+    }
+
+    /** What is set between the connect and its end: on Netty's transport the socket is there all the time. */
+    @ParameterizedTest
+    @EnumSource(names = {"CLIENT", "UNIX_CLIENT"})
+    void whatIsSetDuringAConnectHolds(Kind kind, @TempDir Path folder) throws Exception {
+        List<ChannelOption<Integer>> sizes = List.of(ChannelOption.SO_SNDBUF, ChannelOption.SO_RCVBUF);
+        List<String> told = new ArrayList<>();
+        for (Stock stock : new Stock[] {Stock.EPOLL, null}) {
+            try (Channels channels = new Channels(stock, kind, folder)) {
+                Channel first = channels.channel(kind);
+                Channel client = new Bootstrap()
+                        .group(channels.group)
+                        .channel(first.getClass())
+                        .handler(new ChannelInboundHandlerAdapter())
+                        .option(ChannelOption.SO_SNDBUF, 30_000)
+                        .register()
+                        .sync()
+                        .channel();
+                ChannelPromise connected = client.newPromise();
+                client.eventLoop()
+                        .submit(() -> {
+                            client.connect(first.remoteAddress(), connected);
+                            sizes.forEach(size -> client.config().setOption(size, 20_000));
+                            if (kind == Kind.CLIENT) {
+                                client.config().setOption(ChannelOption.TCP_NODELAY, false);
+                                client.config().setOption(ChannelOption.SO_KEEPALIVE, true);
+                            }
+                        })
+                        .sync();
+                connected.sync();
+                told.add(sizes.stream().map(client.config()::getOption).toList() + ", "
+                        + client.config().getOption(ChannelOption.TCP_NODELAY) + ", "
+                        + client.config().getOption(ChannelOption.SO_KEEPALIVE));
+                client.close().sync();
+            }
+        }
+        assertEquals(told.get(0), told.get(1));
     }
 }

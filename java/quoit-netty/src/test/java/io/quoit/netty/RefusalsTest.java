@@ -9,18 +9,34 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.AppenderBase;
 import io.netty.bootstrap.Bootstrap;
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.channel.unix.DomainSocketAddress;
+import java.net.ConnectException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.SocketAddress;
+import java.net.SocketException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.UnsupportedAddressTypeException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
 
 /** Channels and threads that do not fit: each refusal says once what to do. */
@@ -81,6 +97,72 @@ class RefusalsTest {
             assertFalse(channel.isOpen());
         } finally {
             nio.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** As NIO does; Netty's epoll transport leaves it to the kernel. */
+    @Test
+    void addressesOfOtherSocketsAreRefused(@TempDir Path folder) throws Exception {
+        EventLoopGroup group = UnderTest.group(1);
+        ChannelHandler nothing = Peers.each(ChannelInboundHandlerAdapter::new);
+        try (ServerSocketChannel unix = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
+                ServerSocketChannel tcp = ServerSocketChannel.open()) {
+            Path path = folder.resolve("socket");
+            unix.bind(UnixDomainSocketAddress.of(path));
+            tcp.bind(new InetSocketAddress("127.0.0.1", 0));
+            SocketAddress unixAddress = new DomainSocketAddress(path.toString());
+            SocketAddress tcpAddress = tcp.getLocalAddress();
+            Bootstrap tcpClient = new Bootstrap().group(group).channel(QuoitSocketChannel.class).handler(nothing);
+            Bootstrap unixClient = new Bootstrap().group(group).channel(QuoitDomainSocketChannel.class).handler(nothing);
+            SocketAddress anyPort = new InetSocketAddress("127.0.0.1", 0);
+            SocketAddress free = new DomainSocketAddress(folder.resolve("free").toString());
+            for (ChannelFuture refused : List.of(
+                    tcpClient.connect(unixAddress),
+                    tcpClient.connect(tcpAddress, free),
+                    tcpClient.bind(free),
+                    new ServerBootstrap().group(group).channel(QuoitServerSocketChannel.class).childHandler(nothing).bind(free),
+                    unixClient.connect(tcpAddress),
+                    unixClient.connect(unixAddress, anyPort),
+                    unixClient.bind(anyPort),
+                    new ServerBootstrap()
+                            .group(group)
+                            .channel(QuoitServerDomainSocketChannel.class)
+                            .childHandler(nothing)
+                            .bind(anyPort))) {
+                assertInstanceOf(UnsupportedAddressTypeException.class, refused.await().cause());
+            }
+            assertFalse(Files.exists(folder.resolve("free")));
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    @Test
+    void aConnectionPastTheLimitOfItsLoopSaysWhichItIs() throws Exception {
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(
+                1, QuoitIoHandler.newFactory(UnderTest.config().withConnections(1)));
+        Peers.Keeper keeper = new Peers.Keeper();
+        try {
+            Channel server = Peers.serve(
+                    group, QuoitServerSocketChannel.class, new Peers.Accepted(child -> child.pipeline().addLast(keeper)),
+                    new InetSocketAddress("127.0.0.1", 0));
+            try (Socket first = Peers.connect(server);
+                    Socket second = Peers.connect(server)) {
+                Throwable cause = assertInstanceOf(SocketException.class, keeper.event());
+                assertTrue(cause.getMessage().contains("QuoitIoHandlerConfig.withConnections"), cause.getMessage());
+                assertEquals(-1, second.getInputStream().read());
+                Throwable ours = new Bootstrap()
+                        .group(group)
+                        .channel(QuoitSocketChannel.class)
+                        .handler(new ChannelInboundHandlerAdapter())
+                        .connect(server.localAddress())
+                        .await()
+                        .cause();
+                assertInstanceOf(ConnectException.class, ours);
+                assertTrue(ours.getMessage().contains("QuoitIoHandlerConfig.withConnections"), ours.getMessage());
+            }
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
         }
     }
 

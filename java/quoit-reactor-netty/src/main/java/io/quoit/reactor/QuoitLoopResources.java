@@ -9,6 +9,7 @@ import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.unix.DomainSocketChannel;
 import io.netty.channel.unix.ServerDomainSocketChannel;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.FastThreadLocalThread;
 import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitDomainSocketChannel;
 import io.quoit.netty.QuoitIoHandler;
@@ -19,6 +20,7 @@ import io.quoit.netty.QuoitSocketChannel;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import reactor.core.publisher.Mono;
+import reactor.core.scheduler.NonBlocking;
 import reactor.netty.resources.LoopResources;
 
 /**
@@ -62,8 +64,26 @@ public final class QuoitLoopResources implements LoopResources {
     public static QuoitLoopResources create(String prefix, int loops, boolean daemon, QuoitIoHandlerConfig config) {
         return new QuoitLoopResources(
                 new MultiThreadIoEventLoopGroup(
-                        loops, new DefaultThreadFactory(prefix, daemon), QuoitIoHandler.newFactory(config)),
+                        loops, new LoopThreads(prefix, daemon), QuoitIoHandler.newFactory(config)),
                 daemon);
+    }
+
+    /** Threads that Reactor knows for ones that must not block: a {@code block()} there fails, where it would stop the loop. */
+    private static final class LoopThreads extends DefaultThreadFactory {
+        LoopThreads(String prefix, boolean daemon) {
+            super(prefix, daemon);
+        }
+
+        @Override
+        protected Thread newThread(Runnable task, String name) {
+            return new LoopThread(threadGroup, task, name);
+        }
+    }
+
+    private static final class LoopThread extends FastThreadLocalThread implements NonBlocking {
+        LoopThread(ThreadGroup group, Runnable task, String name) {
+            super(group, task, name);
+        }
     }
 
     @Override
@@ -127,6 +147,11 @@ public final class QuoitLoopResources implements LoopResources {
     private static UnsupportedOperationException unsupported(Class<?> type) {
         return new UnsupportedOperationException(
                 "Quoit has no " + type.getName() + ": give such channels other loops, as Reactor Netty's own");
+    }
+
+    @Override
+    public boolean isDisposed() {
+        return group.isShuttingDown();
     }
 
     @Override

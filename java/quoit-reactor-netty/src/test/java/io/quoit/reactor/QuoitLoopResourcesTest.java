@@ -1,8 +1,11 @@
 package io.quoit.reactor;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.netty.channel.EventLoopGroup;
 import io.netty.channel.socket.DatagramPacket;
 import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitEngine;
@@ -11,6 +14,7 @@ import io.quoit.netty.QuoitSocketChannel;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import reactor.core.publisher.Flux;
@@ -21,6 +25,7 @@ import reactor.netty.DisposableServer;
 import reactor.netty.http.client.HttpClient;
 import reactor.netty.http.server.HttpServer;
 import reactor.netty.resources.ConnectionProvider;
+import reactor.netty.resources.LoopResources;
 import reactor.netty.udp.UdpClient;
 import reactor.netty.udp.UdpServer;
 
@@ -64,6 +69,33 @@ class QuoitLoopResourcesTest {
             server.disposeNow(PATIENCE);
             connections.disposeLater().block(PATIENCE);
             loops.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
+        }
+    }
+
+    /** Who blocks on a loop is told so, and the loop goes on: on Reactor Netty's own loops first. */
+    @Test
+    void blockingOnALoopIsRefused() throws Exception {
+        for (LoopResources loops :
+                List.of(LoopResources.create("own-test", 1, true), QuoitLoopResources.create("quoit-test", 1, true))) {
+            for (EventLoopGroup group : List.of(loops.onServer(false), loops.onServerSelect(false), loops.onClient(false))) {
+                Throwable cause = group.next()
+                        .submit(() -> Mono.never().block(Duration.ofMillis(1)))
+                        .await()
+                        .cause();
+                assertInstanceOf(IllegalStateException.class, cause, loops.toString());
+                assertTrue(cause.getMessage().contains("blocking, which is not supported in thread"), cause.getMessage());
+            }
+            loops.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
+        }
+    }
+
+    @Test
+    void loopsThatAreDisposedOfSaySo() {
+        for (LoopResources loops :
+                List.of(LoopResources.create("own-test", 1, true), QuoitLoopResources.create("quoit-test", 1, true))) {
+            assertFalse(loops.isDisposed(), loops.toString());
+            loops.disposeLater(Duration.ZERO, PATIENCE).block(PATIENCE);
+            assertTrue(loops.isDisposed(), loops.toString());
         }
     }
 

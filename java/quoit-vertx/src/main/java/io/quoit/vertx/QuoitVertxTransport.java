@@ -1,7 +1,10 @@
 package io.quoit.vertx;
 
+import io.netty.bootstrap.Bootstrap;
+import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFactory;
+import io.netty.channel.ChannelOption;
 import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.ServerChannel;
 import io.netty.channel.socket.DatagramChannel;
@@ -11,6 +14,7 @@ import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.util.internal.logging.InternalLogger;
 import io.netty.util.internal.logging.InternalLoggerFactory;
 import io.quoit.netty.Quoit;
+import io.quoit.netty.QuoitChannelOption;
 import io.quoit.netty.QuoitDatagramChannel;
 import io.quoit.netty.QuoitDomainSocketChannel;
 import io.quoit.netty.QuoitIoHandler;
@@ -18,6 +22,9 @@ import io.quoit.netty.QuoitIoHandlerConfig;
 import io.quoit.netty.QuoitServerDomainSocketChannel;
 import io.quoit.netty.QuoitServerSocketChannel;
 import io.quoit.netty.QuoitSocketChannel;
+import io.vertx.core.datagram.DatagramSocketOptions;
+import io.vertx.core.net.ClientOptionsBase;
+import io.vertx.core.net.NetServerOptions;
 import io.vertx.core.net.SocketAddress;
 import io.vertx.core.transport.Transport;
 
@@ -27,6 +34,9 @@ import io.vertx.core.transport.Transport;
  */
 public final class QuoitVertxTransport implements Transport {
     private static final InternalLogger LOGGER = InternalLoggerFactory.getInstance(QuoitVertxTransport.class);
+
+    /** Connections that wait for the rest of their handshake: Vert.x's own number. */
+    private static final int FAST_OPEN_QUEUE = 256;
 
     private final Implementation implementation;
 
@@ -114,6 +124,55 @@ public final class QuoitVertxTransport implements Transport {
         public DatagramChannel datagramChannel(InternetProtocolFamily family) {
             return new QuoitDatagramChannel(
                     family == InternetProtocolFamily.IPv6 ? SocketProtocolFamily.INET6 : SocketProtocolFamily.INET);
+        }
+
+        // What Vert.x leaves to its native transports. Sockets have each of these off by themselves.
+
+        @Override
+        public void configure(DatagramChannel channel, DatagramSocketOptions options) {
+            if (options.isReusePort()) {
+                channel.config().setOption(QuoitChannelOption.SO_REUSEPORT, true);
+            }
+            io.vertx.core.spi.transport.Transport.super.configure(channel, options);
+        }
+
+        @Override
+        public void configure(NetServerOptions options, boolean domainSocket, ServerBootstrap bootstrap) {
+            if (!domainSocket) {
+                if (options.isReusePort()) {
+                    bootstrap.option(QuoitChannelOption.SO_REUSEPORT, true);
+                }
+                if (options.isTcpFastOpen()) {
+                    bootstrap.option(ChannelOption.TCP_FASTOPEN, FAST_OPEN_QUEUE);
+                }
+                if (options.isTcpQuickAck()) {
+                    bootstrap.childOption(QuoitChannelOption.TCP_QUICKACK, true);
+                }
+                if (options.isTcpCork()) {
+                    bootstrap.childOption(QuoitChannelOption.TCP_CORK, true);
+                }
+            }
+            io.vertx.core.spi.transport.Transport.super.configure(options, domainSocket, bootstrap);
+        }
+
+        @Override
+        public void configure(ClientOptionsBase options, int connectTimeout, boolean domainSocket, Bootstrap bootstrap) {
+            if (!domainSocket) {
+                if (options.isTcpFastOpen()) {
+                    // Not there: Netty logs that.
+                    bootstrap.option(ChannelOption.TCP_FASTOPEN_CONNECT, true);
+                }
+                if (options.getTcpUserTimeout() > 0) {
+                    bootstrap.option(QuoitChannelOption.TCP_USER_TIMEOUT, options.getTcpUserTimeout());
+                }
+                if (options.isTcpQuickAck()) {
+                    bootstrap.option(QuoitChannelOption.TCP_QUICKACK, true);
+                }
+                if (options.isTcpCork()) {
+                    bootstrap.option(QuoitChannelOption.TCP_CORK, true);
+                }
+            }
+            io.vertx.core.spi.transport.Transport.super.configure(options, connectTimeout, domainSocket, bootstrap);
         }
 
         @Override

@@ -3,6 +3,10 @@ package io.quoit.vertx;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelConfig;
+import io.netty.channel.ChannelOption;
+import io.quoit.netty.QuoitChannelOption;
 import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitIoHandlerConfig;
 import io.vertx.core.Future;
@@ -10,13 +14,21 @@ import io.vertx.core.Vertx;
 import io.vertx.core.VertxOptions;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.datagram.DatagramSocket;
+import io.vertx.core.datagram.DatagramSocketOptions;
 import io.vertx.core.dns.AddressResolverOptions;
 import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientResponse;
 import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpServer;
+import io.vertx.core.internal.net.NetSocketInternal;
+import io.vertx.core.net.NetClient;
+import io.vertx.core.net.NetClientOptions;
+import io.vertx.core.net.NetServer;
+import io.vertx.core.net.NetServerOptions;
+import io.vertx.core.net.NetSocket;
 import io.vertx.core.net.SocketAddress;
 import java.nio.file.Path;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -109,6 +121,51 @@ class QuoitVertxTransportTest {
         } finally {
             await(names.close());
         }
+    }
+
+    /** The options that Vert.x leaves to its native transports: on such a one they must not do nothing. */
+    @ParameterizedTest
+    @EnumSource(QuoitEngine.class)
+    void optionsOfNativeTransportsReachTheSockets(QuoitEngine engine) throws Exception {
+        QuoitVertxTransport transport = new QuoitVertxTransport(QuoitIoHandlerConfig.defaults().withEngine(engine));
+        Vertx vertx = Vertx.builder().withTransport(transport).build();
+        Vertx other = Vertx.builder().withTransport(transport).build();
+        try {
+            NetServerOptions options =
+                    new NetServerOptions().setReusePort(true).setTcpCork(true).setTcpQuickAck(true).setTcpFastOpen(true);
+            CompletableFuture<NetSocket> accepted = new CompletableFuture<>();
+            NetServer first = await(vertx.createNetServer(options).connectHandler(accepted::complete).listen(0, "127.0.0.1"));
+            NetClientOptions clientOptions = new NetClientOptions();
+            clientOptions.setTcpUserTimeout(5_000).setTcpCork(true).setTcpQuickAck(true);
+            NetClient client = vertx.createNetClient(clientOptions);
+            ChannelConfig connected = config(await(client.connect(first.actualPort(), "127.0.0.1")));
+            assertEquals(5_000, connected.getOption(QuoitChannelOption.TCP_USER_TIMEOUT));
+            assertTrue(connected.getOption(QuoitChannelOption.TCP_CORK));
+            ChannelConfig child = config(accepted.get(PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertTrue(child.getOption(QuoitChannelOption.TCP_CORK));
+            // As its channel's parent was bound.
+            ChannelConfig listening = channel(accepted.get()).parent().config();
+            assertTrue(listening.getOption(QuoitChannelOption.SO_REUSEPORT));
+            assertTrue(listening.getOption(ChannelOption.TCP_FASTOPEN) > 0);
+            // Of another instance, as one of another process.
+            await(other.createNetServer(options).connectHandler(socket -> {}).listen(first.actualPort(), "127.0.0.1"));
+
+            DatagramSocketOptions shared = new DatagramSocketOptions().setReusePort(true);
+            DatagramSocket datagrams = await(vertx.createDatagramSocket(shared).listen(0, "127.0.0.1"));
+            await(other.createDatagramSocket(shared).listen(datagrams.localAddress().port(), "127.0.0.1"));
+            await(client.close());
+        } finally {
+            await(vertx.close());
+            await(other.close());
+        }
+    }
+
+    private static Channel channel(NetSocket socket) {
+        return ((NetSocketInternal) socket).channelHandlerContext().channel();
+    }
+
+    private static ChannelConfig config(NetSocket socket) {
+        return channel(socket).config();
     }
 
     /** The answer to a DNS query (RFC 1035): 127.0.0.1 to one for an address of IPv4, and nothing to others. */
