@@ -1,7 +1,6 @@
 //! What a server could keep a run from ever ending by, or could fill its memory with.
 
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
@@ -15,11 +14,15 @@ use super::servers::{error_line, interrupt, quoit, serve};
 fn a_unix_socket_whose_queue_is_full_is_not_waited_for_longer_than_the_timeout() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("full.sock");
-    let _stands_still = UnixListener::bind(&path).expect("the path is free");
     let address = SockAddr::unix(&path).expect("the path is short");
+    let unbound = || Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket can be made");
+    let stands_still = unbound();
+    stands_still.bind(&address).expect("the path is free");
+    // So short that an ordinary user has descriptors enough to fill it.
+    stands_still.listen(1).expect("it is bound");
     let mut waiting = Vec::new();
     loop {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket can be made");
+        let socket = unbound();
         socket.set_nonblocking(true).expect("it can be set");
         match socket.connect(&address) {
             Ok(()) => waiting.push(socket),
