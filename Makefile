@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test locks rust-build rust-tests rust-tests-that-measure test-user bench capi go go-build go-lints go-tests go-loaded go-linked go-without-cgo jni java java-build java-tests java-17 java-suite java-dist dotnet dotnet-build dotnet-lints dotnet-tests \
+.PHONY: help demo check test locks rust-build rust-tests rust-tests-that-measure test-user bench capi go go-build go-lints go-vet go-tests go-loaded go-linked go-without-cgo jni java java-build java-tests java-17 java-suite java-dist dotnet dotnet-build dotnet-lints dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
 	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom loom-check loom-build miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
@@ -57,7 +57,7 @@ test: toolchain ## Format check, lints, documentation, all tests
 	if command -v $(DOTNET) >/dev/null; then builds="$$builds dotnet-build"; tests="$$tests dotnet-tests"; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
-	if command -v $(GO) >/dev/null; then lints=go-build; tests="$$tests go-tests"; \
+	if command -v $(GO) >/dev/null; then builds="$$builds capi"; lints=go-lints; tests="$$tests go-tests"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
 	side_by_side="$(MAKE) --no-print-directory --output-sync=target"; \
 	$$side_by_side --jobs=2 rust-build $$builds && \
@@ -144,14 +144,17 @@ go: go-build ## Build libquoit, and lint and test the Go module: with it under t
 	@$(MAKE) --no-print-directory go-tests
 
 go-build: capi
-	@$(STAGE) "Go's lints" $(MAKE) --no-print-directory go-lints
+	@$(MAKE) --no-print-directory go-lints
 
 # Apart, so that they run side by side where make has jobs for it: most of these tests wait for a peer.
 go-tests:
 	@$(STAGE) Go $(MAKE) --no-print-directory go-loaded go-linked go-without-cgo
 
-# What a vet has compiled, its tests do not compile once more; under the race detector all is compiled again.
 go-lints:
+	@$(STAGE) "Go's lints" $(MAKE) --no-print-directory go-vet
+
+# What a vet has compiled, its tests do not compile once more; under the race detector all is compiled again.
+go-vet:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
 	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
