@@ -30,22 +30,7 @@ func ServeDatagrams(ctx context.Context, network, address string, handler Datagr
 	if err != nil {
 		return err
 	}
-	stopped := context.AfterFunc(ctx, func() {
-		limit, cancel := context.WithTimeout(context.Background(), server.config.closeLimit)
-		defer cancel()
-		_ = server.Shutdown(limit) // what takes longer is dropped
-	})
-	defer stopped()
-	if err = server.Wait(); err == nil {
-		return nil
-	}
-	// One loop has failed. The sockets of the others are not left behind.
-	limit, cancel := context.WithTimeout(context.Background(), server.config.closeLimit)
-	defer cancel()
-	if late := server.Shutdown(limit); late != nil && !errors.Is(late, ErrShutdown) {
-		err = errors.Join(err, late)
-	}
-	return err
+	return serveUntil(ctx, server, server.config.closeLimit)
 }
 
 // StartDatagrams runs the handler as ServeDatagrams does, and returns as soon as it receives. With several loops each has

@@ -35,19 +35,29 @@ func Serve(ctx context.Context, address string, handler Handler, options ...Opti
 	if err != nil {
 		return err
 	}
-	stopped := context.AfterFunc(ctx, func() {
-		limit, cancel := context.WithTimeout(context.Background(), server.config.closeLimit)
+	return serveUntil(ctx, server, server.config.closeLimit)
+}
+
+// serveUntil waits for the end of a server, which is shut down when the context ends. It returns nil then, and otherwise why it failed.
+func serveUntil(ctx context.Context, server interface {
+	Shutdown(ctx context.Context) error
+	Wait() error
+}, limit time.Duration) error {
+	shutDown := func() error {
+		limited, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		_ = server.Shutdown(limit) // those that take longer are aborted
+		return server.Shutdown(limited)
+	}
+	stopped := context.AfterFunc(ctx, func() {
+		_ = shutDown() // those that take longer are aborted
 	})
 	defer stopped()
-	if err = server.Wait(); err == nil {
+	err := server.Wait()
+	if err == nil {
 		return nil
 	}
 	// One loop, or the listening socket, has failed. The others are not left behind.
-	limit, cancel := context.WithTimeout(context.Background(), server.config.closeLimit)
-	defer cancel()
-	if late := server.Shutdown(limit); late != nil && !errors.Is(late, ErrShutdown) {
+	if late := shutDown(); late != nil && !errors.Is(late, ErrShutdown) {
 		err = errors.Join(err, late)
 	}
 	return err
