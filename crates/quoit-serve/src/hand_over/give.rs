@@ -128,6 +128,9 @@ struct Shared {
     state: Mutex<State>,
     /// None when they were handed over, or are not needed any more.
     offer: Mutex<Option<Offer>>,
+    /// Held from before this process drains until the successor is told so. Without connections it is over at once, and would
+    /// seem to have ended by itself.
+    telling: Mutex<()>,
 }
 
 /// Hands the sockets over to whoever connects to the path, for as long as it is not dropped.
@@ -154,6 +157,7 @@ impl Giver {
             claim,
             state: Mutex::new(State::Serving),
             offer: Mutex::new(Some(offer)),
+            telling: Mutex::new(()),
         });
         let giver = Self(Arc::clone(&shared));
         let taken = Arc::new(taken);
@@ -197,8 +201,9 @@ impl Giver {
         }
     }
 
-    /// The process ends.
+    /// The process ends. Waits until a successor that it drains for has been told so.
     pub(in super::super) fn ends(&self) {
+        let _telling = lock(&self.0.telling);
         self.0.claim.remove();
     }
 }
@@ -238,6 +243,7 @@ impl Shared {
             // They are the successor's.
             std::mem::forget(offer.files);
         }
+        let _telling = lock(&self.telling);
         if !matches!(before, State::Draining) {
             say(format_args!("quoit serve: process {process} has taken over"));
             taken();
