@@ -77,8 +77,8 @@ impl Target {
         }
     }
 
-    /// The same for a socket that is made before it is connected.
-    fn unix_socket_address(&self) -> io::Result<SockAddr> {
+    /// That of any target, for a socket that is made before it is connected.
+    fn socket_address(&self) -> io::Result<SockAddr> {
         match self {
             Target::UnixAbstract(name) => SockAddr::unix(format!("\0{name}")),
             Target::UnixPath(path) => SockAddr::unix(path),
@@ -116,7 +116,7 @@ impl Target {
             Target::Ip(address) => {
                 let socket = tcp_socket(*address, options)?;
                 socket.set_nonblocking(true)?;
-                match socket.connect(&(*address).into()) {
+                match socket.connect(&self.socket_address()?) {
                     Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
                     _ => patience.wait(|tick| established(&socket, tick))?,
                 }
@@ -127,7 +127,7 @@ impl Target {
                 Ok(Box::new(stream))
             }
             _ => {
-                let address = self.unix_socket_address()?;
+                let address = self.socket_address()?;
                 let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
                 let stream = unix::UnixStream::from(OwnedFd::from(socket));
                 let connected = patience.wait(|tick| {

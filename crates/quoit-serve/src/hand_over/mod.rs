@@ -36,6 +36,13 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
+/// Removes a file, unless the path names another one by now. One that stays is found stale.
+fn remove(path: &Path, known: (u64, u64)) {
+    if identity(path).is_ok_and(|found| found == known) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// The file of a Unix socket that was handed over. It stays until it is removed: as long as the predecessor may serve on,
 /// it is that one's.
 #[derive(Debug)]
@@ -56,10 +63,7 @@ impl HandedFile {
 
     /// Removes it, unless the path names another file by then.
     fn remove(&self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // One that stays is found stale.
-            let _ = fs::remove_file(&self.path);
-        }
+        remove(&self.path, self.identity);
     }
 }
 
@@ -103,10 +107,7 @@ impl Claim {
         let is_left = self.is_left.lock().unwrap_or_else(PoisonError::into_inner);
         let path = (!*is_left).then_some(&self.path);
         for path in [Some(&self.own), path].into_iter().flatten() {
-            if identity(path).is_ok_and(|found| found == self.identity) {
-                // One that stays is found stale.
-                let _ = fs::remove_file(path);
-            }
+            remove(path, self.identity);
         }
     }
 }
