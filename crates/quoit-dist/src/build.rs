@@ -47,7 +47,12 @@ impl Steps {
 pub(crate) fn run(arguments: &BuildArguments) -> Result<u8, String> {
     let place = Place::find()?;
     let triples: Vec<_> = ALL.iter().map(|target| target.triple).collect();
-    tools::require_for_packing(&triples)?;
+    let others = if arguments.native {
+        Vec::new()
+    } else {
+        others::missing(&place)?
+    };
+    tools::require_for_packing(&triples, others)?;
     if place.is_dirty {
         eprintln!(
             "quoit-dist: the checkout has changes that are in no commit; what is packed names {}",
@@ -225,7 +230,7 @@ fn debs(
             summary: "network transport on io_uring: doctor, servers, load generator",
             description: ABOUT_PROGRAM,
             tree: program.installed(pages, completions, true),
-            control: Vec::new(),
+            control: deb::service_scripts(),
             is_same_for_all_programs: false,
             overrides: Some(OVERRIDES),
         },

@@ -18,7 +18,7 @@ pub(crate) struct Package {
     /// Lines of at most 76 characters.
     pub(crate) description: &'static str,
     pub(crate) tree: Tree,
-    /// Beside `control`: `shlibs` and the like.
+    /// Beside `control`: `shlibs` and the like, and scripts.
     pub(crate) control: Vec<(&'static str, String)>,
     pub(crate) is_same_for_all_programs: bool,
     /// What lintian is told, with the reason.
@@ -56,10 +56,15 @@ pub(crate) fn write(
     package.tree.add("DEBIAN/control", control);
     package.tree.add("DEBIAN/md5sums", sums);
     for (file, text) in &package.control {
-        package.tree.add(
+        let (path, text) = (
             format!("DEBIAN/{file}"),
             text.replace("@VERSION@", &place.version),
         );
+        if text.starts_with("#!") {
+            package.tree.add_program(path, text);
+        } else {
+            package.tree.add(path, text);
+        }
     }
     let folder = place.work().join("deb").join(format!("{name}-{}", target.deb));
     place::make_empty(&folder)?;
@@ -76,6 +81,16 @@ pub(crate) fn write(
             .arg(place.out().join(&file)),
     )?;
     Ok(file)
+}
+
+/// What dpkg runs for the package with the units: a service must not outlive its program, nor run an older one.
+pub(crate) fn service_scripts() -> Vec<(&'static str, String)> {
+    [
+        ("postinst", include_str!("../../../dist/deb/quoit.postinst")),
+        ("prerm", include_str!("../../../dist/deb/quoit.prerm")),
+    ]
+    .map(|(name, text)| (name, text.to_owned()))
+    .into()
 }
 
 fn control(place: &Place, target: Target, package: &Package) -> String {
@@ -152,8 +167,156 @@ fn md5(place: &Place, bytes: &[u8]) -> Result<String, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
 mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::path::Path;
+
     use super::*;
+
+    /// A package with the scripts, in a version, by dpkg-deb.
+    fn packed(folder: &Path, version: &str) -> std::path::PathBuf {
+        let place = Place {
+            root: folder.to_owned(),
+            version: version.to_owned(),
+            revision: String::new(),
+            epoch: 1_709_164_800,
+            is_dirty: false,
+        };
+        place::write(&folder.join("dist/deb/copyright"), "").unwrap();
+        place::make(&place.out()).unwrap();
+        let mut tree = Tree::default();
+        tree.add("usr/share/quoit/text", "text");
+        let package = Package {
+            name: "quoit",
+            section: "net",
+            depends: String::new(),
+            summary: "a test",
+            description: "a test",
+            tree,
+            control: service_scripts(),
+            is_same_for_all_programs: false,
+            overrides: None,
+        };
+        let file = write(&place, crate::target::ALL[0], package, &Tree::default()).unwrap();
+        place.out().join(file)
+    }
+
+    /// What dpkg does in a root of its own, and what systemctl was told meanwhile. The scripts run outside of that root, with its path
+    /// in `DPKG_ROOT`.
+    fn dpkg(folder: &Path, action: &str, of: &Path) -> Vec<String> {
+        let told = folder.join("told");
+        fs::write(&told, "").unwrap();
+        let path = std::env::var("PATH").unwrap();
+        tools::quiet_output(
+            Command::new("dpkg")
+                .env("PATH", format!("{}:{path}", folder.join("programs").display()))
+                .env("TOLD", &told)
+                .arg(format!("--root={}", folder.join("root").display()))
+                .args([
+                    "--force-not-root",
+                    "--force-bad-path",
+                    "--force-architecture",
+                    "--force-script-chrootless",
+                ])
+                .arg(action)
+                .arg(of),
+        )
+        .unwrap();
+        let lines = fs::read_to_string(&told).unwrap();
+        lines.lines().map(str::to_owned).collect()
+    }
+
+    /// A folder with a root for dpkg, and a systemctl that writes down what it is told.
+    fn empty_root(runs_systemd: bool) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["status", "available", "info/format"] {
+            let text = if path == "info/format" { "1\n" } else { "" };
+            place::write(&folder.path().join("root/var/lib/dpkg").join(path), text).unwrap();
+        }
+        for path in ["updates", "triggers"] {
+            place::make(&folder.path().join("root/var/lib/dpkg").join(path)).unwrap();
+        }
+        if runs_systemd {
+            place::make(&folder.path().join("root/run/systemd/system")).unwrap();
+        }
+        let mut programs = Tree::default();
+        programs.add_program("programs/systemctl", "#!/bin/sh\necho \"$*\" >> \"$TOLD\"\n");
+        programs.write_to(folder.path()).unwrap();
+        folder
+    }
+
+    /// Whether it is there; if not, that is said past the test harness.
+    fn has_dpkg() -> bool {
+        let is_there = Command::new("dpkg").arg("--version").output().is_ok();
+        if !is_there {
+            let _ = writeln!(
+                std::io::stderr(),
+                "left out: the scripts of packages: dpkg is not there"
+            );
+        }
+        is_there
+    }
+
+    const UNITS: &str = "quoit-activated.socket quoit-activated.service quoit.service";
+
+    #[test]
+    fn services_are_started_again_by_an_upgrade_and_end_when_the_package_is_removed() {
+        if !has_dpkg() {
+            return;
+        }
+        let folder = empty_root(true);
+        let folder = folder.path();
+        let installed = dpkg(folder, "--install", &packed(folder, "1.0.0"));
+        assert_eq!(installed, ["daemon-reload"]);
+        let upgraded = dpkg(folder, "--install", &packed(folder, "1.1.0"));
+        assert_eq!(
+            upgraded,
+            [
+                "daemon-reload",
+                "try-restart quoit.service quoit-activated.service"
+            ]
+        );
+        let removed = dpkg(folder, "--remove", Path::new("quoit"));
+        assert_eq!(removed, [format!("disable --now {UNITS}")]);
+        // Nothing of it is left for dpkg to purge.
+        let status = fs::read_to_string(folder.join("root/var/lib/dpkg/status")).unwrap();
+        assert_eq!(status.trim(), "");
+    }
+
+    /// What rpm runs says the same to systemctl.
+    #[test]
+    fn both_kinds_of_packages_have_the_same_scripts() {
+        let told = |text: &str| {
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| line.starts_with("systemctl ") || line.starts_with("units="));
+            lines
+                .map(|line| line.replace("\"$DPKG_ROOT/\"", "/"))
+                .collect::<Vec<_>>()
+        };
+        let scripts: String = service_scripts().into_iter().map(|(_, text)| text).collect();
+        assert_eq!(told(&scripts).len(), 5);
+        assert_eq!(told(include_str!("../../../dist/quoit.spec")), told(&scripts));
+    }
+
+    /// As where an image is made: no manager runs, and what was enabled are links that would lead nowhere.
+    #[test]
+    fn without_systemd_only_links_are_taken_away() {
+        if !has_dpkg() {
+            return;
+        }
+        let folder = empty_root(false);
+        let folder = folder.path();
+        for version in ["1.0.0", "1.1.0"] {
+            assert_eq!(dpkg(folder, "--install", &packed(folder, version)), [""; 0]);
+        }
+        let removed = dpkg(folder, "--remove", Path::new("quoit"));
+        let root = folder.join("root");
+        assert_eq!(removed, [format!("--root={}/ disable {UNITS}", root.display())]);
+    }
 
     #[test]
     fn times_as_mail_has_them() {

@@ -82,7 +82,9 @@ pub(crate) fn make(place: &Place, programs: &[Program], papers: &Tree) -> Result
     let index =
         json!({ "schemaVersion": 2, "mediaType": kind, "manifests": manifests, "annotations": labels });
     let mut described = layout.blob(kind, index.to_string().into_bytes());
-    described["annotations"] = json!({ "org.opencontainers.image.ref.name": place.version });
+    // What it is called where it is loaded: with the version alone, Podman takes that for the name.
+    let name = format!("quoit:{}", place.version);
+    described["annotations"] = json!({ "org.opencontainers.image.ref.name": name });
     let top = json!({ "schemaVersion": 2, "mediaType": kind, "manifests": [described] });
     layout.tree.add("index.json", top.to_string());
     layout
@@ -100,8 +102,28 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
 mod tests {
-    use super::hex;
+    use super::*;
+
+    #[test]
+    fn it_is_loaded_by_the_name_that_the_documents_have() {
+        let place = Place {
+            root: std::path::PathBuf::new(),
+            version: "1.2.3".to_owned(),
+            revision: String::new(),
+            epoch: 1_709_164_800,
+            is_dirty: false,
+        };
+        let archive = make(&place, &[], &Tree::default()).unwrap();
+        let index = crate::archive::open(&gzip(&archive).unwrap()).unwrap().0["index.json"].clone();
+        let crate::tree::Entry::File { bytes, .. } = index else {
+            panic!("it is a file");
+        };
+        let index: Value = serde_json::from_slice(&bytes).unwrap();
+        let name = &index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"];
+        assert_eq!(name, "quoit:1.2.3");
+    }
 
     #[test]
     fn digests_are_those_of_sha256sum() {

@@ -134,3 +134,70 @@ pub(crate) fn split(
     tools::output(&mut strip)?;
     Ok((place::bytes(&stripped)?, place::bytes(&debug)?))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// Finds the package, and has the header be where it is said to be.
+    const PROJECT: &str = "\
+cmake_minimum_required(VERSION 3.10)
+project(user NONE)
+find_package(quoit REQUIRED)
+get_target_property(headers quoit::quoit INTERFACE_INCLUDE_DIRECTORIES)
+if(NOT EXISTS \"${headers}/quoit.h\")
+  message(FATAL_ERROR \"there is no header in ${headers}\")
+endif()
+";
+
+    /// Where /bin comes before /usr/bin in the path, CMake looks below / first, and /lib leads to /usr/lib.
+    #[test]
+    fn cmake_finds_the_header_through_a_link_to_the_folder() {
+        if Command::new("cmake").arg("--version").output().is_err() {
+            // Past the test harness, which swallows what a passing test prints.
+            let _ = writeln!(
+                std::io::stderr(),
+                "left out: the files for CMake: cmake is not there"
+            );
+            return;
+        }
+        let library = Library {
+            target: crate::target::ALL[0],
+            version: "1.2.3".to_owned(),
+            shared: Vec::new(),
+            archive: Vec::new(),
+            debug: Vec::new(),
+            header: String::new(),
+            layout: String::new(),
+            pkg_config: String::new(),
+            cmake: include_str!("../../../dist/quoitConfig.cmake.in").to_owned(),
+            cmake_version: include_str!("../../../dist/quoitConfigVersion.cmake.in").to_owned(),
+        };
+        let layout = Layout {
+            prefix: "/usr",
+            lib: "lib/x86_64-linux-gnu",
+        };
+        let mut tree = Tree::default();
+        tree.add_all("usr", library.development(&layout));
+        tree.add_all("usr", library.run_time(&layout));
+        tree.add_link("lib", "usr/lib");
+        tree.add("user/CMakeLists.txt", PROJECT);
+        let folder = tempfile::tempdir().unwrap();
+        tree.write_to(folder.path()).unwrap();
+        for lib in ["usr/lib", "lib"] {
+            let found = folder.path().join(lib).join("x86_64-linux-gnu/cmake/quoit");
+            tools::quiet_output(
+                Command::new("cmake")
+                    .arg("-S")
+                    .arg(folder.path().join("user"))
+                    .arg("-B")
+                    .arg(folder.path().join("built").join(lib))
+                    .arg(format!("-Dquoit_DIR={}", found.display())),
+            )
+            .unwrap();
+        }
+    }
+}

@@ -18,24 +18,37 @@ pub(crate) fn pages(place: &Place) -> Result<Tree, String> {
     let mut tree = Tree::default();
     let mut program = quoit_cli::arguments().disable_help_subcommand(true);
     program.build();
-    add_pages(&mut tree, &program, "quoit", &date(place.epoch))?;
+    add_pages(&mut tree, &program, "quoit", place)?;
     Ok(tree)
 }
 
-fn add_pages(tree: &mut Tree, command: &Command, name: &str, date: &str) -> Result<(), String> {
+fn add_pages(tree: &mut Tree, command: &Command, name: &str, place: &Place) -> Result<(), String> {
     let mut page = Vec::new();
     let manual = clap_mangen::Man::new(command.clone().display_name(name))
         .title(name)
-        .date(date)
+        .date(date(place.epoch))
+        // For each command: by itself it would be the command's own, which has none.
+        .source(format!("quoit {}", place.version))
         .manual("Quoit");
     manual
         .render(&mut page)
         .map_err(|error| format!("the page of {name}: {error}"))?;
-    tree.add(format!("{name}.1.gz"), gzip(&page)?);
+    let page = String::from_utf8_lossy(&page);
+    tree.add(format!("{name}.1.gz"), gzip(with_lines(&page).as_bytes())?);
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
-        add_pages(tree, inner, &format!("{name}-{}", inner.get_name()), date)?;
+        add_pages(tree, inner, &format!("{name}-{}", inner.get_name()), place)?;
     }
     Ok(())
+}
+
+/// The page with the lines that stand below the options in `--help` as they are there: columns and examples, which would be filled.
+fn with_lines(page: &str) -> String {
+    const HEADING: &str = "\n.SH EXTRA\n";
+    let Some((before, rest)) = page.split_once(HEADING) else {
+        return page.to_owned();
+    };
+    let (lines, after) = rest.split_at(rest.find(".SH ").unwrap_or(rest.len()));
+    format!("{before}{HEADING}.nf\n{}\n.fi\n{after}", lines.trim_end())
 }
 
 /// One file for each shell, by the name that it looks for.
@@ -111,5 +124,26 @@ mod tests {
         ] {
             assert!(pages.0.contains_key(&format!("{name}.1.gz")), "{name}");
         }
+        for (path, entry) in &pages.0 {
+            let crate::tree::Entry::File { bytes, .. } = entry else {
+                panic!("{path} is a file");
+            };
+            let mut page = String::new();
+            std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(bytes.as_slice()), &mut page)
+                .unwrap();
+            let title = page.lines().find(|line| line.starts_with(".TH ")).unwrap();
+            assert!(title.contains(" \"quoit 1.2.3\" "), "{path}: {title}");
+            let extra = page.split_once(".SH EXTRA\n").map(|(_, extra)| extra);
+            assert!(extra.is_none_or(|extra| extra.starts_with(".nf\n")), "{path}");
+        }
+    }
+
+    /// A table is told by its columns.
+    #[test]
+    fn what_stands_below_the_options_keeps_its_lines() {
+        let page = ".TH x\n.SH EXTRA\nname    what\n  other   it\n.SH VERSION\nv1\n";
+        let kept = ".TH x\n.SH EXTRA\n.nf\nname    what\n  other   it\n.fi\n.SH VERSION\nv1\n";
+        assert_eq!(with_lines(page), kept);
+        assert_eq!(with_lines(".TH x\n.SH NAME\nx\n"), ".TH x\n.SH NAME\nx\n");
     }
 }

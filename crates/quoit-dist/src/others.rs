@@ -2,7 +2,7 @@
 //! are given stands in `dist/README.md`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::place::Place;
 use crate::tools;
@@ -32,10 +32,83 @@ pub(crate) fn command(place: &Place, script: &Path) -> Command {
     command
 }
 
+/// What packing for them lacks on this machine, as each script says it.
+pub(crate) fn missing(place: &Place) -> Result<Vec<String>, String> {
+    let mut missing = Vec::new();
+    for script in scripts(place, "pack")? {
+        let asked = command(place, &script)
+            .arg("--tools")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("{}: {error}", script.display()))?;
+        if !asked.status.success() {
+            let said = String::from_utf8_lossy(&asked.stderr);
+            missing.push(said.trim().replace('\n', "\n  "));
+        }
+    }
+    Ok(missing)
+}
+
 /// Runs them all.
 pub(crate) fn pack(place: &Place) -> Result<(), String> {
     for script in scripts(place, "pack")? {
         tools::output(&mut command(place, &script))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn place(root: PathBuf) -> Place {
+        Place {
+            root,
+            version: "1.2.3".to_owned(),
+            revision: String::new(),
+            epoch: 1_709_164_800,
+            is_dirty: false,
+        }
+    }
+
+    #[test]
+    fn what_scripts_lack_is_gathered() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tree = Tree::default();
+        tree.add_program("dist/a/pack", "#!/bin/sh\ntest \"$1\" = --tools\n");
+        for name in ["b", "c"] {
+            let script = format!("#!/bin/sh\necho no {name} >&2\nexit 1\n");
+            tree.add_program(format!("dist/{name}/pack"), script);
+        }
+        tree.write_to(folder.path()).unwrap();
+        let missing = missing(&place(folder.path().to_owned())).unwrap();
+        assert_eq!(missing, ["no b", "no c"]);
+    }
+
+    /// Asked before an hour of building, each script names what it needs, and builds nothing.
+    #[test]
+    fn every_script_names_its_tool() {
+        let place = place(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        // A machine with nothing but this.
+        let programs = tempfile::tempdir().unwrap();
+        let path = std::env::var_os("PATH").unwrap();
+        let dirname = std::env::split_paths(&path)
+            .map(|folder| folder.join("dirname"))
+            .find(|program| program.exists())
+            .unwrap();
+        std::os::unix::fs::symlink(dirname, programs.path().join("dirname")).unwrap();
+        for (name, tool) in [("go", "go"), ("java", "mvn"), ("dotnet", "dotnet")] {
+            let script = place.root.join("dist").join(name).join("pack");
+            let asked = command(&place, &script)
+                .arg("--tools")
+                .env("PATH", programs.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&asked.stderr);
+            let expected = format!("dist/{name}/pack: {tool} was not found; install ");
+            assert!(!asked.status.success() && said.starts_with(&expected), "{said}");
+        }
+    }
 }

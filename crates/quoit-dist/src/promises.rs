@@ -107,6 +107,85 @@ fn the_package_for_dotnet_has_the_version() {
     assert!(project.contains(&wanted), "{wanted}");
 }
 
+/// What stands before the project's version in the files of `deploy/`.
+const DEPLOYED: [&str; 5] = [
+    "version: ",
+    "appVersion: ",
+    "newTag: ",
+    "image: quoit:",
+    "app.kubernetes.io/version: ",
+];
+
+/// The files of `deploy/` that name a version of the project, and what they name.
+fn deployed(root: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "yaml") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let named = text.lines().filter_map(|line| {
+                    DEPLOYED
+                        .iter()
+                        .find_map(|mark| line.trim().strip_prefix(mark))
+                        .map(|version| version.trim_matches('"').to_owned())
+                });
+                found.extend(named.map(|version| (path.clone(), version)));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_deployed_is_this_version() {
+    let version = of_the_workspace("version");
+    let found = deployed(&root());
+    assert!(found.len() > 10, "{found:?}");
+    for (path, named) in found {
+        assert!(named == version, "{}: {named}", path.display());
+    }
+}
+
+/// `dist/release version`, in a copy of what it writes into.
+#[test]
+fn a_new_version_comes_to_all_that_is_deployed() {
+    let copy = tempfile::tempdir().unwrap();
+    let mut tree = crate::tree::Tree::default();
+    for path in ["Cargo.toml", "dotnet/Quoit.Kestrel/Quoit.Kestrel.csproj"] {
+        tree.add(path, read(path));
+    }
+    for path in ["java/pom.xml", "lab/peers/java/pom.xml"] {
+        tree.add(path, "");
+    }
+    tree.add_program("dist/release", read("dist/release"));
+    // What it does to the locks is not looked at.
+    tree.add_program("programs/cargo", "#!/bin/sh\n");
+    for (path, _) in deployed(&root()) {
+        let inner = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        tree.add(inner, read(inner));
+    }
+    tree.write_to(copy.path()).unwrap();
+    let before = deployed(copy.path()).len();
+    let path = std::env::var("PATH").unwrap();
+    let mut release = std::process::Command::new(copy.path().join("dist/release"));
+    release
+        .env(
+            "PATH",
+            format!("{}:{path}", copy.path().join("programs").display()),
+        )
+        .args(["version", "98.76.5"]);
+    crate::tools::quiet_output(&mut release).unwrap();
+    let after = deployed(copy.path());
+    assert_eq!(after.len(), before);
+    for (path, named) in after {
+        assert_eq!(named, "98.76.5", "{}", path.display());
+    }
+}
+
 /// `quoit_version` returns that of its crate; `make dist-check` asks each library that is installed.
 #[test]
 fn every_crate_has_the_version() {

@@ -38,8 +38,8 @@ const CHECKING: [Tool; 3] = [
     ("skopeo", &["--version"], "Debian: apt install skopeo"),
 ];
 
-/// Names what packing lacks, all at once, with how to get it.
-pub(crate) fn require_for_packing(triples: &[&str]) -> Result<(), String> {
+/// Names what packing lacks, all at once, with how to get it, and what other ecosystems' scripts lack.
+pub(crate) fn require_for_packing(triples: &[&str], others: Vec<String>) -> Result<(), String> {
     let mut missing = missing(&PACKING);
     if zig().is_none() {
         missing.push("zig: pip install ziglang, or https://ziglang.org/download".to_owned());
@@ -60,6 +60,7 @@ pub(crate) fn require_for_packing(triples: &[&str]) -> Result<(), String> {
             lacking.join(" ")
         ));
     }
+    missing.extend(others);
     all_or(missing)
 }
 
