@@ -213,6 +213,12 @@ impl Share {
         Poll::Pending
     }
 
+    /// Whether nothing comes any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = lock(&self.acceptor.state);
+        state.holders[self.lane].ended.is_some() && state.lanes.is_empty(self.lane)
+    }
+
     pub(crate) fn forget(&self, key: WaiterKey) {
         let waker = lock(&self.acceptor.state).holders[self.lane]
             .accepters

@@ -15,11 +15,18 @@ const LOOK_AFTER_OWN: Duration = Duration::from_micros(200);
 
 /// Has `f` called on the loop's thread and waits for its result: a turn of the loop, which is microseconds unless its handler
 /// is at work. A thread that has a loop of its own goes on doing what is asked of that one meanwhile, as two loops may ask each
-/// other.
+/// other. With that loop at work further up this stack it cannot, and asks nothing.
 pub(crate) fn ask<R: Send + 'static>(
     home: &Arc<Home>,
     f: impl FnOnce(&mut Driver) -> R + Send + 'static,
 ) -> io::Result<R> {
+    if home::is_at_work() {
+        return Err(io::Error::new(
+            io::ErrorKind::Deadlock,
+            "a closure that a loop calls, as `with_socket` has it, asked a loop, and would be waited for by its own for ever: ask \
+             before or after it, and in it use the socket that it is given",
+        ));
+    }
     let (answer, answered) = mpsc::sync_channel(1);
     home.call(move |driver| {
         let result = f(driver);
@@ -34,7 +41,6 @@ pub(crate) fn ask<R: Send + 'static>(
             Ok(result) => return Ok(result),
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Gone.into()),
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                // At work further up this stack, it cannot be looked after; then neither is it asked by this thread.
                 own.here(Driver::carry_out_wanted);
             }
         }

@@ -11,6 +11,7 @@ use quoit::{ConnectionId, DatagramSocketId, Delivery, Event, Events, ListenerId,
 
 use crate::alarm::{NoAlarm, Outcome};
 use crate::any_loop::{AnyLoop, admit, end_delivery};
+use crate::closing::Socket;
 use crate::family::Family;
 use crate::home::{Call, Entered, Home, Wanted};
 use crate::link::Link;
@@ -297,13 +298,15 @@ impl Driver {
                     link.on_closed(reason, &mut self.wakers);
                 }
             }
-            // One that was drained goes on waiting, as long as its loop is there: there is nothing to tell who accepts.
-            Event::ListenerClosed {
-                listener,
-                error: Some(errno),
-            } => {
-                if let Some(acceptor) = self.family.remove_listener(listener) {
-                    acceptor.end(Some(errno), &mut self.wakers);
+            Event::ListenerClosed { listener, error } => {
+                self.family
+                    .closing
+                    .end(Socket::Listener(listener), &mut self.wakers);
+                // One that was drained goes on waiting, as long as its loop is there: there is nothing to tell who accepts.
+                if error.is_some()
+                    && let Some(acceptor) = self.family.remove_listener(listener)
+                {
+                    acceptor.end(error, &mut self.wakers);
                 }
             }
             Event::AcceptFailed { listener, error } => {
@@ -330,6 +333,10 @@ impl Driver {
                 if let Some(port) = self.ports.remove(socket) {
                     port.on_closed(error, &mut self.wakers);
                 }
+                // Behind that: who drops it from then on knows that it is closed.
+                self.family
+                    .closing
+                    .end(Socket::Datagrams(socket), &mut self.wakers);
             }
             Event::Timer { token } => {
                 if let Some(alarm) = self.alarms.remove(&token) {
@@ -341,6 +348,17 @@ impl Driver {
             // Nobody asks for the others: commands are given by calls, and what they are refused with is their result.
             _ => {}
         }
+    }
+
+    /// Stops a listener that was dropped.
+    pub(crate) fn stop_listening(&mut self, listener: ListenerId) {
+        if self.event_loop.stop_listening(listener) == Err(Refusal::Stale) {
+            // It was drained, and is closed.
+            self.family
+                .closing
+                .end(Socket::Listener(listener), &mut self.wakers);
+        }
+        self.family.remove_listener(listener);
     }
 
     /// Raises an alarm after some time.
@@ -420,6 +438,8 @@ impl Driver {
         for (_, alarm) in self.alarms.drain() {
             alarm.raise(Err(NoAlarm::Gone), &mut self.wakers);
         }
+        let closing = &self.family.closing;
+        closing.end_all_of(self.event_loop.index(), &mut self.wakers);
         left.calls
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use quoit::{ListenerId, LoopIndex, Remote, Runtime};
 
 use crate::accept::Acceptor;
+use crate::closing::Closing;
 use crate::home::Home;
 use crate::lock::lock;
 
@@ -16,6 +17,7 @@ pub(crate) struct Family {
     homes: Vec<Arc<Home>>,
     acceptors: Mutex<HashMap<ListenerId, Arc<Acceptor>>>,
     next: AtomicUsize,
+    pub(crate) closing: Closing,
 }
 
 impl Family {
@@ -33,6 +35,7 @@ impl Family {
             homes,
             acceptors: Mutex::default(),
             next: AtomicUsize::new(0),
+            closing: Closing::default(),
         });
         for home in &family.homes {
             home.join(&family);

@@ -96,6 +96,15 @@ pub(crate) fn current() -> Option<Arc<Home>> {
         .flatten()
 }
 
+/// Whether the loop of this thread is at work further up this stack.
+pub(crate) fn is_at_work() -> bool {
+    let at_work = CURRENT.try_with(|current| {
+        let current = current.try_borrow().ok()?;
+        Some(current.as_ref()?.driver.try_borrow_mut().is_err())
+    });
+    at_work.ok().flatten().unwrap_or(false)
+}
+
 /// The thread has no loop any more, and nothing of the one that it had ends.
 #[cfg(quoit_simulated)]
 pub(crate) fn forget() {
@@ -134,8 +143,13 @@ impl Home {
 
     /// The loops that this one is of. Asked for on the thread of one of them, as each holds the family for as long as it runs.
     pub(crate) fn family(&self) -> Arc<Family> {
+        self.living_family().expect("one of its loops runs")
+    }
+
+    /// The same on any thread, unless all of them have ended.
+    pub(crate) fn living_family(&self) -> Option<Arc<Family>> {
         let family = self.family.get().expect("joined before the loop's first turn");
-        family.upgrade().expect("one of its loops runs")
+        family.upgrade()
     }
 
     /// Calls `f` with the driver, if this is the loop's thread and the driver is not at work further up the stack.

@@ -71,6 +71,10 @@ impl<T> Lanes<T> {
         self.lanes[lane].waiting.pop_front()
     }
 
+    pub(crate) fn is_empty(&self, lane: usize) -> bool {
+        self.lanes[lane].waiting.is_empty()
+    }
+
     /// Somebody accepts from this lane from now on, and what others are awaited for as well.
     pub(crate) fn take(&mut self, lane: usize) {
         if self.lanes[lane].holder == Holder::Gone {

@@ -43,6 +43,7 @@ mod alarm;
 mod any_loop;
 mod ask;
 mod budget;
+mod closing;
 mod connect;
 #[cfg(feature = "hyper-util")]
 mod connector;

@@ -3,12 +3,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use quoit::{Accept, Address, ListenSocket, ListenerId, ListenerOptions};
 
 use crate::accept::{Acceptor, Share};
 use crate::budget::within_budget;
+use crate::closing::Socket;
 use crate::errors::listen_error;
 use crate::home::{self, Home};
 use crate::link::Link;
@@ -92,17 +93,34 @@ impl Listener {
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
         within_budget(cx, |cx| self.share.poll_accept(cx, None))
     }
+
+    /// Whether an error of accepting is all that is to come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.share.has_ended()
+    }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            // A loop that is gone listens no more.
-            let _ = self.home.call(move |driver| {
-                let _ = driver.event_loop.stop_listening(id);
-                driver.family.remove_listener(id);
-            });
+        if let Some(id) = self.id
+            && let Some(family) = self.home.living_family()
+        {
+            family.closing.begin(Socket::Listener(id), port_of(&self.address));
+            let told = self.home.call(move |driver| driver.stop_listening(id));
+            if told.is_err() {
+                // A loop that is gone listens no more.
+                let mut wakers = Vec::new();
+                family.closing.end(Socket::Listener(id), &mut wakers);
+                wakers.into_iter().for_each(Waker::wake);
+            }
         }
+    }
+}
+
+fn port_of(address: &Address) -> u16 {
+    match address {
+        Address::Tcp(address) => address.port(),
+        _ => 0,
     }
 }
 

@@ -170,6 +170,14 @@ pub(crate) fn family() -> io::Result<&'static Arc<Family>> {
     Ok(&DEFAULT.get().expect("set just now").family)
 }
 
+/// The loops of which a socket that is opened here belongs to one.
+pub(crate) fn family_here() -> io::Result<Arc<Family>> {
+    match home::current() {
+        Some(home) => Ok(home.family()),
+        None => family().cloned(),
+    }
+}
+
 /// The loop that a socket which is opened here belongs to.
 pub(crate) fn home() -> io::Result<Arc<Home>> {
     match home::current() {

@@ -13,6 +13,7 @@ use quoit::{
 };
 
 use crate::any_loop::AnyLoop;
+use crate::closing::Socket;
 use crate::errors::Gone;
 use crate::home::Home;
 use crate::lock::lock;
@@ -304,11 +305,17 @@ impl Port {
         Ok(Ok(()))
     }
 
-    /// Nobody has the socket any more.
-    pub(crate) fn drop_socket(self: &Arc<Self>) {
+    /// Nobody has the socket any more, which is bound to this port.
+    pub(crate) fn drop_socket(self: &Arc<Self>, port: u16) {
         let mut state = lock(&self.state);
         state.dropped = true;
         let received = std::mem::take(&mut state.received);
+        // Under the lock, which its end takes first.
+        if let Some(id) = state.id
+            && let Some(family) = self.home.living_family()
+        {
+            family.closing.begin(Socket::Datagrams(id), port);
+        }
         drop(state);
         drop(received);
         self.tell();

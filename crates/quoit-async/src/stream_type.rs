@@ -138,7 +138,7 @@ macro_rules! stream_type {
             /// method for. Do not read, write, shut down or close it, nor change whether it blocks.
             ///
             /// # Errors
-            /// Those of `f`; `NotConnected` once the connection is gone.
+            /// Those of `f`; `NotConnected` once the connection is gone; `Deadlock` in another such closure, whose loop waits for it.
             pub fn with_socket<R: Send + 'static>(
                 &self,
                 f: impl FnOnce(socket2::SockRef<'_>) -> std::io::Result<R> + Send + 'static,

@@ -3,13 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use quoit::{
     Accept, Address, ConnectOptions, Keepalive, ListenOptions, ListenSocket, ListenerOptions, StreamOptions,
 };
 
+use crate::closing;
 use crate::connect;
 use crate::listener::Listener;
 use crate::lookup::{ToSocketAddrs, look_up};
@@ -282,7 +283,8 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the first of the target's addresses that can be bound. Port 0: one that the kernel chooses.
+    /// Listens on the first of the target's addresses that can be bound. Port 0: one that the kernel chooses. One that a listener
+    /// has which was dropped is waited for.
     ///
     /// # Errors
     /// Of the last address: `AddrInUse`, `PermissionDenied` and the like, with the address and what to do; what looking up the
@@ -290,7 +292,10 @@ impl TcpListener {
     pub async fn bind(target: impl ToSocketAddrs) -> io::Result<Self> {
         let mut last = None;
         for address in look_up(target.target()).await? {
-            match Listener::bind(&address.into(), ListenerOptions::default()) {
+            let bound = closing::listener(address.port(), || {
+                Listener::bind(&address.into(), ListenerOptions::default())
+            });
+            match bound.await {
                 Ok(listener) => return Ok(Self { listener }),
                 Err(error) => last = Some(error),
             }
@@ -344,10 +349,13 @@ impl TcpListener {
         inet(self.listener.address())
     }
 
-    /// The connections, as a stream that never ends.
+    /// The connections, as a stream that ends when the listener has, behind the error that says so.
     #[must_use]
     pub fn incoming(self) -> Incoming {
-        Incoming { listener: self }
+        Incoming {
+            listener: self,
+            ended: false,
+        }
     }
 
     pub(crate) fn of(listener: Listener) -> Self {
@@ -359,14 +367,19 @@ impl TcpListener {
 #[derive(Debug)]
 pub struct Incoming {
     listener: TcpListener,
+    ended: bool,
 }
 
 impl futures_core::Stream for Incoming {
     type Item = io::Result<TcpStream>;
 
-    fn poll_next(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.listener
-            .poll_accept(cx)
-            .map(|result| Some(result.map(|(stream, _)| stream)))
+    fn poll_next(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let result = ready!(self.listener.poll_accept(cx));
+        // Servers go on behind an error, and would never rest.
+        self.ended = result.is_err() && self.listener.listener.has_ended();
+        Poll::Ready(Some(result.map(|(stream, _)| stream)))
     }
 }

@@ -10,6 +10,7 @@ use quoit::datagram::MAX_UDP_PAYLOAD;
 use quoit::{DatagramOptions, DatagramSend, DatagramSocket, Datagrams, Errno, Payload, Token};
 
 use crate::budget::within_budget;
+use crate::closing;
 use crate::driver::Driver;
 use crate::lock::lock;
 use crate::lookup::{ToSocketAddrs, look_up};
@@ -40,7 +41,8 @@ impl UdpSocket {
         &self.port
     }
 
-    /// A socket that is bound to the first of the target's addresses that can be. Port 0: one that the kernel chooses.
+    /// A socket that is bound to the first of the target's addresses that can be. Port 0: one that the kernel chooses. One that a
+    /// socket has which was dropped is waited for.
     ///
     /// # Errors
     /// Of the last address: `AddrInUse`, `PermissionDenied` and the like, with the address and what to do.
@@ -55,7 +57,10 @@ impl UdpSocket {
     pub async fn bind_with(target: impl ToSocketAddrs, options: DatagramOptions) -> io::Result<Self> {
         let mut last = None;
         for address in look_up(target.target()).await? {
-            match Self::open(DatagramSocket::bind(&address.into(), &options)) {
+            let bound = closing::datagrams(address.port(), || {
+                Self::open(DatagramSocket::bind(&address.into(), &options))
+            });
+            match bound.await {
                 Ok(socket) => return Ok(socket),
                 Err(error) => last = Some(error),
             }
@@ -402,7 +407,7 @@ impl UdpSocket {
     /// [`TcpStream::with_socket`](crate::TcpStream::with_socket).
     ///
     /// # Errors
-    /// Those of `f`; `NotConnected` once the socket is gone.
+    /// Those of `f`; `NotConnected` once the socket is gone; `Deadlock` as there.
     pub fn with_socket<R: Send + 'static>(
         &self,
         f: impl FnOnce(socket2::SockRef<'_>) -> io::Result<R> + Send + 'static,
@@ -421,7 +426,7 @@ impl UdpSocket {
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        self.port.drop_socket();
+        self.port.drop_socket(lock(&self.names).local.port());
     }
 }
 

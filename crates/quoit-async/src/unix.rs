@@ -105,12 +105,17 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens at `path`, which must not exist.
+    /// Listens at `path`, which must not exist. At the empty one: at an abstract name that the kernel chooses.
     ///
     /// # Errors
     /// `AddrInUse` if the file exists, `PermissionDenied` and the like, with the path and what to do.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::bind_to(&named(path.as_ref()))
+        match named(path.as_ref()) {
+            Address::UnixPath(path) if path.as_os_str().is_empty() => {
+                Self::from_std(std::os::unix::net::UnixListener::bind("")?)
+            }
+            address => Self::bind_to(&address),
+        }
     }
 
     /// Listens at any Unix address, one of the abstract namespace among them.

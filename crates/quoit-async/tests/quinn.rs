@@ -140,6 +140,77 @@ fn a_transmit_says_all_that_it_can() {
 }
 
 #[test]
+fn a_socket_of_both_families_says_as_much_of_ipv4() {
+    everywhere(async |runtime| {
+        let both = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None).unwrap();
+        both.set_only_v6(false).unwrap();
+        both.bind(&"[::]:0".parse::<SocketAddr>().unwrap().into())
+            .unwrap();
+        both.set_nonblocking(true).unwrap();
+        let both = runtime.wrap_udp_socket(both.into()).unwrap();
+        let other = runtime.wrap_udp_socket(bind("127.0.0.1:0")).unwrap();
+        let (at, others_at) = (both.local_addr().unwrap(), other.local_addr().unwrap());
+        let contents = vec![7; 2500];
+        let transmit = |destination, src_ip| Transmit {
+            destination,
+            ecn: Some(EcnCodepoint::Ce),
+            contents: &contents,
+            segment_size: Some(1000),
+            src_ip,
+        };
+        send(
+            &other,
+            &transmit(SocketAddr::from(([127, 0, 0, 5], at.port())), None),
+        )
+        .await;
+        let (datagrams, meta) = receive(&*both, contents.len()).await;
+        assert_eq!(datagrams.len(), 3);
+        assert_eq!(meta.ecn, Some(EcnCodepoint::Ce));
+        assert_eq!(meta.addr.ip().to_canonical(), others_at.ip());
+        let asked = meta.dst_ip.unwrap();
+        assert_eq!(asked.to_canonical(), "127.0.0.5".parse::<IpAddr>().unwrap());
+        // The answer, by the names that it was asked by.
+        send(&both, &transmit(meta.addr, Some(asked))).await;
+        let (datagrams, meta) = receive(&*other, contents.len()).await;
+        assert_eq!(datagrams.len(), 3);
+        assert_eq!(meta.ecn, Some(EcnCodepoint::Ce));
+        assert_eq!(meta.addr, SocketAddr::from(([127, 0, 0, 5], at.port())));
+    });
+}
+
+#[test]
+fn a_client_that_moves_is_followed() {
+    everywhere(async |runtime| {
+        let (_server, client, there, here) = pair(&runtime, "127.0.0.1:0", "127.0.0.1").await;
+        let total = bulk::bytes() / 4;
+        let send = async {
+            let mut to = there.open_uni().await.unwrap();
+            let mut pattern = Pattern::default();
+            let mut moved = 0;
+            while pattern.count() < total {
+                to.write_all(pattern.next(30_001, total)).await.unwrap();
+                if pattern.count() > total / 5 * (moved + 1) {
+                    moved += 1;
+                    client.rebind(bind("127.0.0.1:0")).unwrap();
+                }
+            }
+            to.finish().unwrap();
+            to.stopped().await.unwrap();
+        };
+        let receive = async {
+            let mut from = here.accept_uni().await.unwrap();
+            let mut pattern = Pattern::default();
+            while let Some(chunk) = from.read_chunk(1 << 20, true).await.unwrap() {
+                pattern.check(&chunk.bytes);
+            }
+            assert_eq!(pattern.count(), total);
+        };
+        tokio::join!(send, receive);
+        assert_eq!(here.remote_address(), client.local_addr().unwrap());
+    });
+}
+
+#[test]
 fn what_cannot_be_sent_is_lost_and_nothing_else() {
     everywhere(async |runtime| {
         let from = runtime.wrap_udp_socket(bind("127.0.0.1:0")).unwrap();

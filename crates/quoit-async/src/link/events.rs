@@ -110,7 +110,7 @@ impl Link {
         state.closed = true;
         state.id = None;
         // Both directions had ended in their own time, so nothing failed. The end of an attempt always is a failure.
-        let ended = state.opened && state.end_of_stream && state.shut_down;
+        let ended = state.opened && state.end_of_stream && state.shut_down.is_some();
         // A reset behind the peer's end says no more to who reads (tcp(7): the socket's error is EPIPE then, told to who
         // writes, which is what a closed stream tells anyway).
         let told_anyway = state.end_of_stream && failure == Some(Failure::Errno(Errno::ECONNRESET));
@@ -148,7 +148,7 @@ impl Link {
         if moved && state.left_bytes <= MOST_LEFT / 2 {
             state.writers.take_all(wakers);
         }
-        self.carry_out_end(&mut state, event_loop, id);
+        self.carry_out_end(&mut state, event_loop, id, wakers);
     }
 
     /// Lets the threads that write send by themselves while the loop sleeps. Not before one has written: many connections are
@@ -160,7 +160,7 @@ impl Link {
         let state = lock(&self.state);
         if let Some(id) = state
             .id
-            .filter(|_| state.opened && !state.shut_down && state.dropped.is_none())
+            .filter(|_| state.opened && state.shut_down.is_none() && state.dropped.is_none())
             && let Ok(direct) = event_loop.direct_sender(id)
         {
             let _ = self.direct.set(direct);
@@ -168,7 +168,13 @@ impl Link {
     }
 
     /// Ends the connection, or its sending direction, if that is wanted and all before it is with the loop.
-    fn carry_out_end(&self, state: &mut State, event_loop: &mut AnyLoop, id: ConnectionId) {
+    fn carry_out_end(
+        &self,
+        state: &mut State,
+        event_loop: &mut AnyLoop,
+        id: ConnectionId,
+        wakers: &mut Vec<Waker>,
+    ) {
         if state.dropped == Some(Ending::Abort) {
             // It may have ended by itself.
             let _ = event_loop.abort(id);
@@ -182,12 +188,36 @@ impl Link {
                 let _ = event_loop.close(id, None);
             }
             Some(Ending::Reset) => Self::reset_behind_all(state, event_loop, id),
-            _ if state.shut_down && !state.shut_down_told => {
-                state.shut_down_told = true;
-                let _ = event_loop.shutdown(id);
+            None if !state.shut_down_told => {
+                if let Some(end) = state.shut_down
+                    && Self::mark_end(state, end, event_loop, id)
+                {
+                    state.shut_down_told = true;
+                    let _ = event_loop.shutdown(id);
+                    if state.sent >= end.0 {
+                        state.writers.take_all(wakers);
+                    }
+                }
             }
             _ => {}
         }
+    }
+
+    /// Has the end be told once the kernel has all before it. Returns false if there is no room for that yet: `Writable` follows.
+    fn mark_end(state: &mut State, end: Token, event_loop: &mut AnyLoop, id: ConnectionId) -> bool {
+        match event_loop.may_lend(id) {
+            Err(Refusal::Full) => {
+                state.full = true;
+                return false;
+            }
+            // What was queued is lost, which its last event tells.
+            Err(_) => {}
+            Ok(()) if event_loop.queued(id) == 0 && state.sent + 1 == end.0 => state.sent = end.0,
+            Ok(()) => {
+                let _ = event_loop.send(id, Payload::Bytes(Bytes::new()), end);
+            }
+        }
+        true
     }
 
     /// Resets the connection once the kernel has all that was written: a kernel's socket has had it from the write on.
@@ -195,7 +225,7 @@ impl Link {
         if state.reset_behind.is_some() {
             return;
         }
-        if state.shut_down {
+        if state.shut_down.is_some() {
             Self::reset_behind_end(state, event_loop, id);
             return;
         }

@@ -95,7 +95,8 @@ struct State {
     sending: bool,
     /// The turn of the loop in which its thread wrote last.
     written_in: u64,
-    shut_down: bool,
+    /// Ended behind all that was written: the last token, which is told when the kernel has all of that.
+    shut_down: Option<Token>,
     /// The loop knows of it.
     shut_down_told: bool,
     dropped: Option<Ending>,

@@ -170,7 +170,7 @@ impl Link {
         if let Some(failure) = state.failure.take() {
             return Err(failure.into());
         }
-        if state.closed || state.shut_down || state.send_failed {
+        if state.closed || state.shut_down.is_some() || state.send_failed {
             return Err(Errno::EPIPE.into());
         }
         Ok(())
@@ -246,7 +246,7 @@ impl Link {
         let taken = direct.try_send(pieces);
         let mut state = lock(&self.state);
         state.sending = false;
-        if !state.left.is_empty() || state.shut_down || state.dropped.is_some() {
+        if !state.left.is_empty() || state.shut_down.is_some() || state.dropped.is_some() {
             // The loop has passed it over meanwhile.
             self.list(state);
             state = lock(&self.state);
@@ -289,7 +289,7 @@ impl Link {
         future: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        if state.has_room() || state.closed || state.shut_down || state.send_failed {
+        if state.has_room() || state.closed || state.shut_down.is_some() || state.send_failed {
             return Poll::Ready(());
         }
         let before = match future {
@@ -310,6 +310,10 @@ impl Link {
     /// piece, as there is no room now.
     pub(crate) fn try_send(self: &Arc<Self>, mut piece: Piece) -> Result<io::Result<Token>, Piece> {
         let mut state = lock(&self.state);
+        if let (Some(end), Piece::Mark(_)) = (state.shut_down, &piece) {
+            // There is one already.
+            return Ok(Ok(end));
+        }
         if let Err(error) = Self::check_writable(&mut state) {
             return Ok(Err(error));
         }
@@ -364,9 +368,11 @@ impl Link {
     /// as tokio tells none.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        if state.closed || std::mem::replace(&mut state.shut_down, true) {
+        if state.closed || state.shut_down.is_some() {
             return;
         }
+        state.given += 1;
+        state.shut_down = Some(Token(state.given));
         drop(state);
         self.tell();
     }
@@ -386,7 +392,7 @@ impl Link {
         }
         state.dropped = Some(if abort {
             Ending::Abort
-        } else if state.reset_on_drop || !state.received.is_empty() && !state.shut_down {
+        } else if state.reset_on_drop || !state.received.is_empty() && state.shut_down.is_none() {
             Ending::Reset
         } else {
             Ending::Close

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use quoit_async::{
     Address, Config, Counters, Lease, Loops, LoopsConfig, Server, ServerConfig, TcpListener, TcpStream,
     UdpSocket, UnixStream,
@@ -109,6 +110,8 @@ async fn use_what_is_left(mut left: Left) {
     let _ = left.unix.peer_cred().unwrap_err();
     left.listener.accept().await.unwrap_err();
     left.listener.accept().await.unwrap_err();
+    let told: Vec<_> = left.listener.incoming().take(2).collect().await;
+    assert!(matches!(&told[..], [Err(_)]), "{told:?}");
     let at = left.socket.local_addr().unwrap();
     left.socket.send_to(b"x", at).await.unwrap_err();
     left.socket.recv(&mut buffer).await.unwrap_err();

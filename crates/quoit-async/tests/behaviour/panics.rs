@@ -1,4 +1,7 @@
-//! What the program panics with in a call that the loop makes.
+//! What the program does in a call that the loop makes.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
 
 use quoit_async::{TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,5 +44,32 @@ fn a_panic_with_a_socket_in_hand_is_its_tasks_own() {
             accepted.read_exact(&mut text).await.unwrap();
             assert_eq!(&text, b"as before");
         }
+    });
+}
+
+#[test]
+fn asking_a_loop_with_a_socket_in_hand_is_an_error_and_no_end() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::asking_a_loop_with_a_socket_in_hand_is_an_error_and_no_end"
+    )) {
+        return;
+    }
+    both_ways(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = async || Arc::new(TcpStream::connect(address).await.unwrap());
+        let (one, other) = (connect().await, connect().await);
+        let (itself, another) = (Arc::clone(&one), Arc::clone(&other));
+        let told = one.with_socket(move |socket| {
+            // Itself, and one that may be of another loop.
+            let told = [itself.set_nodelay(false), another.set_nodelay(false)];
+            socket.set_tcp_nodelay(false)?;
+            Ok(told.map(|told| told.unwrap_err().kind()))
+        });
+        assert_eq!(told.unwrap(), [ErrorKind::Deadlock; 2]);
+        // What it is given is asked, and asking goes on.
+        assert!(!one.nodelay().unwrap());
+        assert!(other.nodelay().unwrap());
     });
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use quoit_async::{TcpListener, TcpStream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{both_ways, is_own_process, once};
+use crate::support::{both_ways, is_own_process, once, pattern, reset};
 
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -38,6 +38,53 @@ fn a_peek_goes_on_behind_what_was_filled() {
         let mut read = [0; 15];
         other.read_exact(&mut read).await.unwrap();
         assert_eq!(read, head);
+    });
+}
+
+/// Who ends a stream before its program ends waits behind that until all has left, whatever the peer has taken by then.
+#[test]
+fn a_flush_behind_the_own_end_waits_for_all_that_was_written() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::a_flush_behind_the_own_end_waits_for_all_that_was_written"
+    )) {
+        return;
+    }
+    both_ways(|| async {
+        // Nothing, what leaves at once, and more than there is room for on the way.
+        for length in [0, 100, 20 << 20] {
+            let (mut one, mut other) = pair().await;
+            let bytes = pattern(length);
+            let send = async {
+                one.write_all(&bytes).await.unwrap();
+                one.shutdown().await.unwrap();
+                one.flushed().await.unwrap();
+                one.flushed().await.unwrap();
+                assert_eq!(one.read(&mut [0; 1]).await.unwrap(), 0);
+                // All has arrived.
+                one.flushed().await.unwrap();
+                let told = one.write(b"x").await.unwrap_err();
+                assert_eq!(told.kind(), std::io::ErrorKind::BrokenPipe);
+            };
+            let read = async {
+                let mut read = Vec::new();
+                other.read_to_end(&mut read).await.unwrap();
+                assert!(read == bytes);
+                other.shutdown().await.unwrap();
+                other.flushed().await.unwrap();
+            };
+            tokio::join!(send, read);
+        }
+        // Not before the peer has taken enough, and not if it never does.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut one = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        one.send(vec![0; 64 << 20]).await.unwrap();
+        one.shutdown().await.unwrap();
+        let mut flushing = Box::pin(one.flushed());
+        assert!(once(flushing.as_mut()).await.is_none());
+        reset(peer);
+        flushing.await.unwrap_err();
     });
 }
 

@@ -143,6 +143,28 @@ differs!(a_listeners_file_goes_with_it, || async {
     drop(UnixListener::bind(&at).unwrap());
 });
 
+#[test]
+fn a_dropped_listener_is_closed_by_its_loop() {
+    if !is_own_process(concat!(
+        module_path!(),
+        "::a_dropped_listener_is_closed_by_its_loop"
+    )) {
+        return;
+    }
+    on_a_loop(|_| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        // Accepting has begun.
+        drop(tokio::join!(TcpStream::connect(at), listener.accept()));
+        drop(listener);
+        // What cannot wait for the loop's turn.
+        let mut socket = TcpSocket::new_v4().unwrap();
+        socket.bind(at).unwrap();
+        assert_eq!(socket.listen(8).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(TcpListener::bind(at).await.unwrap());
+    });
+}
+
 differs!(of_several_addresses_the_first_error_is_told, || async {
     let (_bound, refuses) = nobody();
     // Not an address that can be connected to.

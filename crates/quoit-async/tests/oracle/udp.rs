@@ -24,6 +24,40 @@ scenario! {
 }
 
 scenario! {
+    fn the_port_is_free_when_the_socket_is_dropped(says) {
+        let (other, other_at) = udp().await;
+        let (socket, at) = udp().await;
+        drop(socket);
+        for _ in 0..50 {
+            let again = UdpSocket::bind(at).await;
+            if let Ok(again) = &again {
+                // It is closed behind what it has still to send.
+                again.send_to(b"x", other_at).await.unwrap();
+            }
+            says.told("again", again.map(drop));
+            says.told("recv", other.recv(&mut [0; 8]).await);
+        }
+    }
+}
+
+scenario! {
+    /// More than a loop may have at once.
+    fn many_sockets_come_and_go(says) {
+        let (other, other_at) = udp().await;
+        for _ in 0..200 {
+            let (socket, _) = udp().await;
+            socket.send_to(b"x", other_at).await.unwrap();
+            drop(socket);
+            says.told("recv", other.recv(&mut [0; 8]).await);
+        }
+        for _ in 0..200 {
+            let (socket, _) = udp().await;
+            socket.send_to(b"x", socket.local_addr().unwrap()).await.unwrap();
+        }
+    }
+}
+
+scenario! {
     fn many_arrive_in_order(says) {
         let (one, _) = udp().await;
         let (other, other_at) = udp().await;

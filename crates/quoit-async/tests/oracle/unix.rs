@@ -109,6 +109,19 @@ scenario! {
 }
 
 scenario! {
+    fn the_kernel_chooses_a_name(says) {
+        let listener = UnixListener::bind("").unwrap();
+        let chosen = name(&listener.local_addr().unwrap()).unwrap();
+        says.note(format!("{}", chosen.len()));
+        let at = format!("\0{}", String::from_utf8(chosen).unwrap());
+        let (one, other) = tokio::join!(UnixStream::connect(&at), listener.accept());
+        says.told("connect", one.map(drop));
+        says.told("accept", other.map(drop));
+        says.told("to none", UnixStream::connect("").await.map(drop));
+    }
+}
+
+scenario! {
     fn halves_and_ends(says) {
         let (one, mut other) = UnixStream::pair().unwrap();
         let (mut reader, mut writer) = one.into_split();
