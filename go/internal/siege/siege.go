@@ -22,7 +22,7 @@ const (
 	// which a turn takes 64, some tens pass before each has had its own, and a long response takes some more.
 	mostTurns = 2000
 	// requests is how many of the client that behaves are answered beside each kind of peers.
-	requests = 10
+	requests = 4
 	// stalled readers use the memory for sends up if each is sent as much at first as Marks allows.
 	stalled = 80
 )

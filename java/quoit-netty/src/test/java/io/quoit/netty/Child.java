@@ -27,7 +27,8 @@ final class Child {
             command.add("--enable-native-access=ALL-UNNAMED");
         }
         command.add("-D" + NativeLoader.ACCESS_PROPERTY + "=" + System.getProperty(NativeLoader.ACCESS_PROPERTY, ""));
-        command.addAll(List.of("-ea", "-cp", classPath(), main));
+        // It is over before the best compiler's work would pay, or that of more than one thread that collects.
+        command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-ea", "-cp", classPath(), main));
         command.addAll(List.of(arguments));
         Process child = new ProcessBuilder(command).redirectErrorStream(true).start();
         String output = new String(child.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
