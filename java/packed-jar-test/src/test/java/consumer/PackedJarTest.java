@@ -283,6 +283,29 @@ class PackedJarTest {
                 "io.quoit.netty.workdir");
     }
 
+    /** Java itself loads a library by an absolute path only. */
+    @ParameterizedTest
+    @ValueSource(strings = {BY_FFM, BY_JNI})
+    void aFolderMayBeNamedFromWhereTheProgramIs(String way, @TempDir Path own) throws Exception {
+        Path folder = Files.createDirectory(own.resolve("libraries"));
+        for (String named : List.of("libraries", "")) {
+            List<String> command = new ArrayList<>(List.of("sh", "-c", "cd \"$0\" && exec \"$@\"", own.toString()));
+            command.addAll(command(javaHere(), NATIVE_ACCESS, way, "-Dio.quoit.netty.workdir=" + named));
+            assertRuns(run(command, Map.of()), way.substring(way.indexOf('=') + 1));
+        }
+        assertEquals(0, folder.toFile().list().length, "what was loaded is deleted");
+    }
+
+    /** As a limit of the length of files does, in place of a disk. */
+    @Test
+    void aFolderThatIsFullIsNamedAndNothingIsLeftInIt(@TempDir Path folder) throws Exception {
+        List<String> command = new ArrayList<>(List.of("sh", "-c", "ulimit -f 1000 && exec \"$@\"", "sh"));
+        command.addAll(command(javaHere(), NATIVE_ACCESS, "-Dio.quoit.netty.workdir=" + folder));
+        assertFallsBack(
+                run(command, Map.of()), "cannot be put into " + folder, "File too large", "io.quoit.netty.workdir");
+        assertEquals(0, folder.toFile().list().length, "a part of the library");
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {BY_FFM, BY_JNI})
     void aFolderWithoutExecutionIsNamed(String way, @TempDir Path own) throws Exception {

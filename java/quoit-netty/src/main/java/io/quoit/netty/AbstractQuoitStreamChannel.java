@@ -146,6 +146,9 @@ abstract class AbstractQuoitStreamChannel extends AbstractQuoitChannel implement
     @Override
     protected void doBind(SocketAddress localAddress) throws Exception {
         checkFits(localAddress);
+        if (connectPromise != null) {
+            throw new ConnectionPendingException();
+        }
         if (active || reservation >= 0) {
             throw new AlreadyBoundException();
         }

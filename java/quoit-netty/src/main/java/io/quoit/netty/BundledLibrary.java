@@ -3,6 +3,7 @@ package io.quoit.netty;
 import io.netty.util.internal.SystemPropertyUtil;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -61,18 +62,31 @@ final class BundledLibrary {
                         + "io.quoit:quoit-netty-native with the classifier of this machine, or "
                         + (library.equals(QUOIT) ? NAME_ANOTHER : JNI_BESIDE));
             }
-            Path folder = Path.of(SystemPropertyUtil.get(FOLDER_PROPERTY, System.getProperty("java.io.tmpdir")));
-            Path file;
+            Path folder = folder();
+            Path file = null;
             try {
                 file = Files.createTempFile(folder, library, ".so",
                         PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+                try (OutputStream out = Files.newOutputStream(file)) {
+                    in.transferTo(out);
+                }
+                return file;
             } catch (IOException failure) {
-                throw new UnsupportedOperationException("the library cannot be put into " + folder + " (" + failure
-                        + "): let the system property " + FOLDER_PROPERTY + " name a folder that can be written", failure);
+                if (file != null) {
+                    // A part of it, as where the disk is full.
+                    Files.deleteIfExists(file);
+                }
+                throw new UnsupportedOperationException("the library cannot be put into " + folder + " (" + failure + "): let the "
+                        + "system property " + FOLDER_PROPERTY + " name a folder that can be written and has room", failure);
             }
-            Files.copy(in, file, java.nio.file.StandardCopyOption.REPLACE_EXISTING);
-            return file;
         }
+    }
+
+    /** Absolute, which a library that is to be loaded has to be. */
+    private static Path folder() {
+        String named = SystemPropertyUtil.get(FOLDER_PROPERTY);
+        return Path.of(named == null || named.isEmpty() ? System.getProperty("java.io.tmpdir") : named)
+                .toAbsolutePath();
     }
 
     /** What to do about an error of the dynamic linker's; {@code otherwise} if it is none of those that are known. */

@@ -19,6 +19,7 @@ import java.net.NetworkInterface;
 import java.net.SocketAddress;
 import java.net.SocketException;
 import java.nio.channels.AlreadyConnectedException;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.NotYetConnectedException;
 import java.nio.channels.UnsupportedAddressTypeException;
 import java.util.concurrent.Executor;
@@ -442,6 +443,9 @@ public final class QuoitDatagramChannel extends AbstractQuoitChannel implements 
             int call, InetAddress group, NetworkInterface via, InetAddress source, ChannelPromise promise) {
         Runnable task = () -> {
             try {
+                if (!isOpen()) {
+                    throw new ClosedChannelException();
+                }
                 Multicast.change(descriptor, call, group, via != null ? via : usualInterface(), source);
                 promise.setSuccess();
             } catch (Exception failure) {

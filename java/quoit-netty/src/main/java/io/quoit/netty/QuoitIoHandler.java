@@ -7,6 +7,7 @@ import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.IoOps;
 import io.netty.channel.IoRegistration;
 import io.netty.util.collection.LongObjectHashMap;
+import io.netty.util.concurrent.SingleThreadEventExecutor;
 import io.netty.util.concurrent.ThreadAwareExecutor;
 import io.netty.util.internal.logging.InternalLogger;
 import io.netty.util.internal.logging.InternalLoggerFactory;
@@ -93,37 +94,42 @@ public final class QuoitIoHandler implements IoHandler {
         this.config = config;
         this.library = NativeLoader.library();
         this.index = LoopNumbers.take();
-        ByteBuffer out = ByteBuffer.allocateDirect(Long.BYTES).order(ByteOrder.nativeOrder());
-        ByteBuffer nativeConfig;
+        long made = 0;
         try {
-            nativeConfig = config.toNative(library);
+            ByteBuffer out = ByteBuffer.allocateDirect(Long.BYTES).order(ByteOrder.nativeOrder());
+            ByteBuffer nativeConfig = config.toNative(library);
             if (library.loopCreate(library.address(nativeConfig), index, library.address(out)) < 0) {
                 throw new UnsupportedOperationException("a loop cannot be made: " + library.errorText());
             }
-        } catch (RuntimeException failure) {
+            made = out.getLong(0);
+            loop = made;
+            if (library.loopRemote(loop, library.address(out)) < 0) {
+                throw new IllegalStateException("quoit_loop_remote: " + library.errorText());
+            }
+            remote = new Remote(library, out.getLong(0));
+            commands = new CommandBatch(library, STAGING_BYTES);
+            walk = new OutboundWalk(commands, config);
+            sends = new BatchedSends(commands, walk);
+            returns = new LeaseReturns(remote, commands);
+            leases = new LeasePool(
+                    library,
+                    returns,
+                    config.receiveSlots(),
+                    config.receiveSlotSize(),
+                    config.receiveSlotsForApplication(),
+                    config.leasesBeforeCopy());
+            datagrams = new DatagramTable(library, loop, config, returns);
+            metrics = new Metrics(library, remote, leases, index, engine(), library.engineReason(loop));
+            events = ByteBuffer.allocateDirect(EVENTS * Event.SIZE).order(ByteOrder.nativeOrder());
+            eventsAddress = library.address(events);
+        } catch (Throwable failure) {
+            // Mostly an error, of memory that is short: to Netty there is no handler that it could destroy.
+            if (made != 0) {
+                library.loopDestroy(made);
+            }
             LoopNumbers.give(index);
             throw failure;
         }
-        loop = out.getLong(0);
-        if (library.loopRemote(loop, library.address(out)) < 0) {
-            throw new IllegalStateException("quoit_loop_remote: " + library.errorText());
-        }
-        remote = new Remote(library, out.getLong(0));
-        commands = new CommandBatch(library, STAGING_BYTES);
-        walk = new OutboundWalk(commands, config);
-        sends = new BatchedSends(commands, walk);
-        returns = new LeaseReturns(remote, commands);
-        leases = new LeasePool(
-                library,
-                returns,
-                config.receiveSlots(),
-                config.receiveSlotSize(),
-                config.receiveSlotsForApplication(),
-                config.leasesBeforeCopy());
-        datagrams = new DatagramTable(library, loop, config, returns);
-        metrics = new Metrics(library, remote, leases, index, engine(), library.engineReason(loop));
-        events = ByteBuffer.allocateDirect(EVENTS * Event.SIZE).order(ByteOrder.nativeOrder());
-        eventsAddress = library.address(events);
         if (config.engine() == QuoitEngine.AUTO && engine() == QuoitEngine.EPOLL) {
             LOGGER.warn("Quoit runs on epoll: {}", library.engineReason(loop));
         }
@@ -197,6 +203,19 @@ public final class QuoitIoHandler implements IoHandler {
         // The first turn binds the loop to this thread.
         turn(0);
         Metrics.add(metrics);
+        if (executor instanceof SingleThreadEventExecutor events) {
+            // Without a quiet period it may not ask for this before it ends, as where one of its own tasks shuts it down. Of what is
+            // closed only in destroy() no handler is told: tasks are refused by then.
+            events.addShutdownHook(this::finish);
+        }
+    }
+
+    /** A last run, by which writes are done that came in the one before, and then the end of all channels. */
+    private void finish() {
+        if (!failed) {
+            handle(turn(0));
+        }
+        prepareToDestroy();
     }
 
     @Override
@@ -500,8 +519,9 @@ public final class QuoitIoHandler implements IoHandler {
     @Override
     public boolean isCompatible(Class<? extends IoHandle> handleType) {
         boolean compatible = QuoitIoHandle.class.isAssignableFrom(handleType);
-        if (!compatible && FOREIGN.add(handleType)) {
-            // Channels ask before they register, and fail with the event loop's class name alone if it is not theirs.
+        // Channels ask before they register, with a class of theirs, and fail with the event loop's class name alone if it is not
+        // theirs. Who asks with an interface wants to know what the loop is, as Reactor Netty before it sends a file.
+        if (!compatible && !handleType.isInterface() && FOREIGN.add(handleType)) {
             LOGGER.warn("Quoit: a loop was offered a {}: {}", handleType.getName(), CHANNELS_REMEDY);
         }
         return compatible;
@@ -591,7 +611,7 @@ public final class QuoitIoHandler implements IoHandler {
         if (destroyed) {
             return;
         }
-        // With no quiet period an event loop may end without having asked for it, if it was busy when it was told to.
+        // What was registered since.
         prepareToDestroy();
         finishSending();
         destroyed = true;

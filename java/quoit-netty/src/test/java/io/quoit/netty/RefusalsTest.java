@@ -15,17 +15,23 @@ import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandler;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.IoEventLoop;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.nio.NioIoHandle;
 import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.DatagramChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.unix.DomainSocketAddress;
 import java.net.ConnectException;
 import java.net.InetSocketAddress;
+import java.net.NetworkInterface;
 import java.net.Socket;
 import java.net.SocketAddress;
 import java.net.SocketException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ClosedChannelException;
+import java.nio.channels.ConnectionPendingException;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.UnsupportedAddressTypeException;
 import java.nio.file.Files;
@@ -65,6 +71,20 @@ class RefusalsTest {
 
     private void assertLoggedOnce(String words) {
         assertEquals(1, logged.stream().filter(line -> line.contains(words)).count(), words + " in " + logged);
+    }
+
+    /** As Reactor Netty asks before each file that it sends: no channel is offered, so there is nothing to warn of. */
+    @Test
+    void whoAsksWhatALoopIsIsNotWarned() throws Exception {
+        EventLoopGroup group = UnderTest.group(1);
+        try {
+            IoEventLoop loop = (IoEventLoop) group.next();
+            assertFalse(loop.isCompatible(NioIoHandle.class));
+            assertTrue(loop.isCompatible(QuoitIoHandle.class));
+            assertEquals(List.of(), logged.stream().filter(line -> line.contains("was offered")).toList());
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
     }
 
     @Test
@@ -134,6 +154,53 @@ class RefusalsTest {
             assertFalse(Files.exists(folder.resolve("free")));
         } finally {
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** As by NIO; with Netty's epoll transport the kernel refuses it. */
+    @Test
+    void aChannelThatConnectsIsNotBoundBesides() throws Exception {
+        for (Stock stock : new Stock[] {Stock.NIO, null}) {
+            EventLoopGroup group = Scene.group(stock);
+            try {
+                Channel channel = new Bootstrap()
+                        .group(group)
+                        .channel(stock == null ? QuoitSocketChannel.class : stock.streamClass)
+                        .handler(new ChannelInboundHandlerAdapter())
+                        .register()
+                        .sync()
+                        .channel();
+                ChannelFuture connecting = channel.connect(SilentListener.address());
+                Throwable cause = channel.bind(new InetSocketAddress("127.0.0.1", 0)).await().cause();
+                assertInstanceOf(ConnectionPendingException.class, cause, "on " + stock);
+                assertFalse(connecting.isDone());
+                channel.close().sync();
+            } finally {
+                group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+            }
+        }
+    }
+
+    @Test
+    void aClosedChannelJoinsAndLeavesNoGroup() throws Exception {
+        NetworkInterface via = NetworkInterface.getByName("lo");
+        InetSocketAddress to = new InetSocketAddress("239.1.2.3", 0);
+        for (Stock stock : new Stock[] {Stock.EPOLL, null}) {
+            EventLoopGroup group = Scene.group(stock);
+            try {
+                DatagramChannel channel = (DatagramChannel) new Bootstrap()
+                        .group(group)
+                        .channelFactory(() -> stock == null ? new QuoitDatagramChannel() : stock.datagram(null))
+                        .handler(new ChannelInboundHandlerAdapter())
+                        .bind("127.0.0.1", 0)
+                        .sync()
+                        .channel();
+                channel.close().sync();
+                assertInstanceOf(ClosedChannelException.class, channel.joinGroup(to, via).await().cause(), "on " + stock);
+                assertInstanceOf(ClosedChannelException.class, channel.leaveGroup(to, via).await().cause(), "on " + stock);
+            } finally {
+                group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+            }
         }
     }
 

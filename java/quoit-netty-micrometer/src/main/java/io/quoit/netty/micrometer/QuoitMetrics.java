@@ -6,10 +6,16 @@ import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.binder.MeterBinder;
 import io.quoit.netty.Quoit;
+import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitHistogram;
 import io.quoit.netty.QuoitLoopSnapshot;
 import io.quoit.netty.QuoitMetric;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.ToLongFunction;
 
@@ -18,7 +24,8 @@ import java.util.function.ToLongFunction;
  * tags {@code loop} and {@code engine}; of histograms, which {@code docs/netty.md} lists, {@code quoit.write.bytes.count} and
  * {@code .sum}, and the gauges {@code quoit.write.bytes} with the tag {@code phi} 0.5, 0.99 and 1: percentiles since the loop
  * was made, true to a power of two. Bind it when the event loop groups run: it registers the loops that there are. A
- * loop that has ended keeps the value 0 in gauges, and its last value in counters as the registry does.
+ * loop that has ended has the value 0 in gauges, and in counters the last one that was read, until another loop on the same
+ * engine is given its number.
  */
 public final class QuoitMetrics implements MeterBinder {
     private static final String PREFIX = "quoit.";
@@ -27,7 +34,13 @@ public final class QuoitMetrics implements MeterBinder {
 
     private static final double[] PERCENTILES = {0.5, 0.99, 1};
 
-    private List<QuoitLoopSnapshot> loops = List.of();
+    /** A number is given to another loop when its own has ended. */
+    private record Key(int loop, QuoitEngine engine) {}
+
+    /** The last snapshot of each loop, also of those that have ended. */
+    private final Map<Key, QuoitLoopSnapshot> last = new HashMap<>();
+
+    private final Set<Key> running = new HashSet<>();
     private long taken;
 
     /** A binder of all loops of this process. */
@@ -35,73 +48,79 @@ public final class QuoitMetrics implements MeterBinder {
 
     @Override
     public void bindTo(MeterRegistry registry) {
-        for (QuoitLoopSnapshot loop : Quoit.loops()) {
+        for (QuoitLoopSnapshot loop : take()) {
+            Key key = key(loop);
             Tags tags = Tags.of(
-                    "loop", String.valueOf(loop.loop()), "engine", loop.engine().name().toLowerCase(java.util.Locale.ROOT));
+                    "loop", String.valueOf(loop.loop()), "engine", loop.engine().name().toLowerCase(Locale.ROOT));
             for (QuoitMetric metric : loop.metrics()) {
                 String name = PREFIX + metric.name().replace('_', '.');
                 if (metric.gauge()) {
-                    Gauge.builder(name, this, binder -> binder.value(loop.loop(), metric.name()))
+                    Gauge.builder(name, this, binder -> binder.gauge(key, shot -> shot.value(metric.name())))
                             .description(metric.about())
                             .tags(tags)
                             .strongReference(true)
                             .register(registry);
                 } else {
-                    // A function counter refers to its object weakly; the function itself keeps the binder.
-                    FunctionCounter.builder(name, registry, any -> value(loop.loop(), metric.name()))
-                            .description(metric.about())
-                            .tags(tags)
-                            .register(registry);
+                    bind(registry, name, metric.about(), tags, key, shot -> shot.value(metric.name()));
                 }
             }
             for (QuoitHistogram histogram : loop.histograms()) {
-                bind(registry, tags, loop.loop(), histogram);
+                bind(registry, tags, key, histogram);
             }
         }
     }
 
-    private void bind(MeterRegistry registry, Tags tags, int loop, QuoitHistogram histogram) {
-        String name = PREFIX + histogram.name().replace('_', '.');
+    private void bind(MeterRegistry registry, Tags tags, Key key, QuoitHistogram histogram) {
+        String of = histogram.name();
+        String name = PREFIX + of.replace('_', '.');
         for (double phi : PERCENTILES) {
-            Gauge.builder(name, this, binder -> binder.of(loop, histogram.name(), shape -> shape.percentile(phi)))
+            Gauge.builder(name, this, binder -> binder.gauge(key, shot -> shot.histogram(of).percentile(phi)))
                     .description(histogram.about())
                     .tags(tags.and("phi", phi == 1 ? "1" : String.valueOf(phi)))
                     .strongReference(true)
                     .register(registry);
         }
-        FunctionCounter.builder(
-                        name + ".count", registry, any -> of(loop, histogram.name(), QuoitHistogram::count))
-                .description(histogram.about())
+        bind(registry, name + ".count", histogram.about(), tags, key, shot -> shot.histogram(of).count());
+        bind(registry, name + ".sum", histogram.about(), tags, key, shot -> shot.histogram(of).sum());
+    }
+
+    private void bind(
+            MeterRegistry registry, String name, String about, Tags tags, Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
+        // A function counter refers to its object weakly; the function itself keeps the binder.
+        FunctionCounter.builder(name, registry, any -> counter(key, figure))
+                .description(about)
                 .tags(tags)
                 .register(registry);
-        FunctionCounter.builder(name + ".sum", registry, any -> of(loop, histogram.name(), QuoitHistogram::sum))
-                .description(histogram.about())
-                .tags(tags)
-                .register(registry);
     }
 
-    private double of(int loop, String name, ToLongFunction<QuoitHistogram> figure) {
-        QuoitLoopSnapshot snapshot = snapshot(loop);
-        return snapshot == null ? 0 : figure.applyAsLong(snapshot.histogram(name));
+    private synchronized double gauge(Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
+        refresh();
+        return running.contains(key) ? figure.applyAsLong(last.get(key)) : 0;
     }
 
-    private double value(int loop, String name) {
-        QuoitLoopSnapshot snapshot = snapshot(loop);
-        return snapshot == null ? 0 : snapshot.value(name);
+    private synchronized double counter(Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
+        refresh();
+        return figure.applyAsLong(last.get(key));
     }
 
-    /** A snapshot of the loop; null if it has ended. */
-    private synchronized QuoitLoopSnapshot snapshot(int loop) {
-        long now = System.nanoTime();
-        if (loops.isEmpty() || now - taken > FRESH_NANOS) {
-            loops = Quoit.loops();
-            taken = now;
+    private void refresh() {
+        if (System.nanoTime() - taken > FRESH_NANOS) {
+            take();
         }
-        for (QuoitLoopSnapshot snapshot : loops) {
-            if (snapshot.loop() == loop) {
-                return snapshot;
-            }
+    }
+
+    private synchronized List<QuoitLoopSnapshot> take() {
+        List<QuoitLoopSnapshot> loops = Quoit.loops();
+        taken = System.nanoTime();
+        running.clear();
+        for (QuoitLoopSnapshot loop : loops) {
+            running.add(key(loop));
+            last.put(key(loop), loop);
         }
-        return null;
+        return loops;
+    }
+
+    private static Key key(QuoitLoopSnapshot loop) {
+        return new Key(loop.loop(), loop.engine());
     }
 }

@@ -7,6 +7,7 @@ import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.quoit.netty.Quoit;
+import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitHistogram;
 import io.quoit.netty.QuoitIoHandler;
 import io.quoit.netty.QuoitIoHandlerConfig;
@@ -57,6 +58,54 @@ class QuoitMetricsTest {
             registry.find("quoit.pool.slots").gauges().forEach(gauge -> assertEquals(SLOTS, gauge.value()));
         } finally {
             group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** What a loop has counted is not lost with it, and is not that of a loop on another engine that has its number next. */
+    @Test
+    void aLoopThatHasEndedKeepsWhatItHasCounted() throws Exception {
+        SimpleMeterRegistry registry = new SimpleMeterRegistry();
+        EventLoopGroup ended = group(QuoitEngine.EPOLL);
+        new QuoitMetrics().bindTo(registry);
+        int loop = Quoit.loops().get(0).loop();
+        double turns = registry.get("quoit.turns").functionCounter().count();
+        double events = registry.get("quoit.turn.events.count").functionCounter().count();
+        assertTrue(turns >= 1 && events >= 1, turns + " turns, events of " + events);
+        assertTrue(registry.get("quoit.pool.slots").gauge().value() > 0);
+        ended.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        awaitGaugeOfNothing(registry);
+        assertTrue(registry.get("quoit.turns").functionCounter().count() >= turns);
+        assertTrue(registry.get("quoit.turn.events.count").functionCounter().count() >= events);
+        if (!Quoit.doctor().uringUsable()) {
+            return;
+        }
+        double last = registry.get("quoit.turns").functionCounter().count();
+        EventLoopGroup next = group(QuoitEngine.URING);
+        try {
+            assertEquals(loop, Quoit.loops().get(0).loop());
+            assertEquals(last, registry.get("quoit.turns").functionCounter().count());
+            new QuoitMetrics().bindTo(registry);
+            assertEquals(
+                    0, registry.get("quoit.pool.slots").tag("engine", "epoll").gauge().value());
+            assertTrue(registry.get("quoit.pool.slots").tag("engine", "uring").gauge().value() > 0);
+        } finally {
+            next.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    private static EventLoopGroup group(QuoitEngine engine) throws Exception {
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(
+                1, QuoitIoHandler.newFactory(QuoitIoHandlerConfig.defaults().withEngine(engine)));
+        group.next().submit(() -> {}).sync();
+        return group;
+    }
+
+    /** Figures that were read are fresh for a while. */
+    private static void awaitGaugeOfNothing(SimpleMeterRegistry registry) {
+        long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (registry.get("quoit.pool.slots").gauge().value() != 0) {
+            assertTrue(System.nanoTime() < giveUp, "the gauge of a loop that has ended");
+            Thread.onSpinWait();
         }
     }
 
