@@ -41,26 +41,31 @@ public static unsafe class QuoitDoctor
     }
 
     /// <summary>The bits of features, for the library.</summary>
-    internal static ulong FeatureBits(IList<string> names)
+    internal static ulong FeatureBits(IList<string> names) => names.Count == 0
+        ? 0
+        : Probe().Features.Where(known => names.Contains(known.Feature.Name)).Aggregate(0UL, static (bits, known) => bits | known.Bit);
+
+    /// <summary>Which of these names are those of no feature, in one line each. Only the library knows; where there is none, nothing
+    /// is wrong.</summary>
+    internal static IEnumerable<string> FeatureFaults(IList<string> names)
     {
         if (names.Count == 0)
         {
-            return 0;
+            return [];
         }
-        var features = Probe().Features;
-        ulong bits = 0;
-        foreach (var name in names)
+        try
         {
-            var (feature, bit) = features.FirstOrDefault(known => known.Feature.Name == name);
-            if (feature is null)
-            {
-                throw new QuoitUnavailableException(
-                    $"{QuoitTransportOptions.Section}:{nameof(QuoitTransportOptions.Without)} names \"{name}\", which is not a feature that can be switched off; "
-                    + $"these are: {string.Join(", ", features.Select(known => known.Feature.Name))}.");
-            }
-            bits |= bit;
+            QuoitLibrary.Load();
+            var known = Probe().Features.ConvertAll(static found => found.Feature.Name);
+            return names.Where(name => !known.Contains(name)).Select(name =>
+                $"{QuoitTransportOptions.Section}:{nameof(QuoitTransportOptions.Without)} names \"{name}\", which is not a feature that can be "
+                    + $"switched off; these are: {string.Join(", ", known)}.");
         }
-        return bits;
+        catch (QuoitUnavailableException)
+        {
+            // Told when it is to run.
+            return [];
+        }
     }
 
     private static (bool Usable, string Reason, List<(QuoitFeature Feature, ulong Bit)> Features) Probe()

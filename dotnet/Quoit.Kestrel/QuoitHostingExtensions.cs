@@ -38,10 +38,12 @@ public static class QuoitHostingExtensions
         {
             services.AddOptions<QuoitTransportOptions>().PostConfigure(configure);
         }
-        if (services.Any(service => service.ServiceType == typeof(QuoitTransportFactory)))
+        // Not by the factory: the application may have added one of its own, for its clients.
+        if (services.Any(service => service.ServiceType == typeof(Added)))
         {
             return services;
         }
+        services.AddSingleton<Added>();
         services.AddOptions<QuoitTransportOptions>()
             .Configure<IServiceProvider>(static (options, provider) => Bind(provider.GetService<IConfiguration>(), options))
             .ValidateOnStart();
@@ -54,6 +56,9 @@ public static class QuoitHostingExtensions
         services.TryAddSingleton<IConnectionFactory>(static provider => provider.GetRequiredService<QuoitTransportFactory>());
         return services;
     }
+
+    /// <summary>Says of services that the transport is among them.</summary>
+    private sealed class Added;
 
     /// <summary>Takes in the section of the configuration. Its binder says which value it cannot take for what, but not what
     /// there is to choose from.</summary>

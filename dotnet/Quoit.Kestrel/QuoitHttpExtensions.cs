@@ -31,7 +31,7 @@ public static class QuoitHttpExtensions
             EndPoint endPoint = IPAddress.TryParse(context.DnsEndPoint.Host, out var address)
                 ? new IPEndPoint(address, context.DnsEndPoint.Port)
                 : context.DnsEndPoint;
-            return new ConnectionStream(await factory.ConnectAsync(endPoint, cancellation).ConfigureAwait(false));
+            return ConnectionStream.Over(await factory.ConnectAsync(endPoint, cancellation).ConfigureAwait(false));
         };
     }
 }

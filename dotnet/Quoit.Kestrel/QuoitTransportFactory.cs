@@ -29,7 +29,7 @@ public sealed partial class QuoitTransportFactory :
     private LoopGroup? _group;
     private QuoitMeter? _meter;
     private QuoitUnavailableException? _unavailable;
-    private bool _disposed;
+    private Task? _ending;
 
     /// <summary>A factory with those options.</summary>
     /// <param name="options">Checked here: an option out of range is an <see cref="OptionsValidationException"/> that
@@ -117,8 +117,9 @@ public sealed partial class QuoitTransportFactory :
         }
         if (endpoint is not DnsEndPoint name)
         {
-            var address = descriptor >= 0 ? [] : Kernel.AddressText(endpoint);
-            return await PendingConnect.StartAsync(group.NextLoop(), endpoint, address, descriptor, cancellationToken).ConfigureAwait(false);
+            return descriptor >= 0
+                ? await PendingConnect.StartAsync(group.NextLoop(), endpoint, [], descriptor, cancellationToken).ConfigureAwait(false)
+                : await group.ConnectAsync(endpoint, cancellationToken).ConfigureAwait(false);
         }
         var addresses = await Dns.GetHostAddressesAsync(name.Host, name.AddressFamily, cancellationToken).ConfigureAwait(false);
         SocketException? last = null;
@@ -126,8 +127,7 @@ public sealed partial class QuoitTransportFactory :
         {
             try
             {
-                var ip = new IPEndPoint(address, name.Port);
-                return await PendingConnect.StartAsync(group.NextLoop(), ip, Kernel.AddressText(ip), -1, cancellationToken).ConfigureAwait(false);
+                return await group.ConnectAsync(new IPEndPoint(address, name.Port), cancellationToken).ConfigureAwait(false);
             }
             catch (SocketException failure)
             {
@@ -180,7 +180,7 @@ public sealed partial class QuoitTransportFactory :
     {
         lock (_gate)
         {
-            ObjectDisposedException.ThrowIf(_disposed, this);
+            ObjectDisposedException.ThrowIf(_ending is not null, this);
             if (_group is null && _unavailable is null)
             {
                 try
@@ -203,28 +203,37 @@ public sealed partial class QuoitTransportFactory :
         }
     }
 
-    private MemoryPool<byte> CreatePool() => _pools?.Create() ?? MemoryPool<byte>.Shared;
+    /// <summary>A pool whose figures name the same owner as those of Kestrel's own transport.</summary>
+    private MemoryPool<byte> CreatePool() => _pools?.Create(new MemoryPoolOptions { Owner = "kestrel" }) ?? MemoryPool<byte>.Shared;
 
     /// <summary>Aborts what is left and ends the loops.</summary>
-    /// <returns>When they have ended.</returns>
+    /// <returns>When they have ended, also for who calls it while another waits for that.</returns>
     public async ValueTask DisposeAsync()
     {
-        LoopGroup? group;
+        var ended = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        Task ending;
         lock (_gate)
         {
-            if (_disposed)
-            {
-                return;
-            }
-            _disposed = true;
-            group = _group;
+            ending = _ending ??= ended.Task;
         }
-        _meter?.Dispose();
-        _socketContexts?.Dispose();
-        if (group is not null)
+        if (ending == ended.Task)
         {
-            await group.DisposeAsync().ConfigureAwait(false);
+            try
+            {
+                _meter?.Dispose();
+                _socketContexts?.Dispose();
+                if (_group is { } group)
+                {
+                    await group.DisposeAsync().ConfigureAwait(false);
+                }
+                ended.SetResult();
+            }
+            catch (Exception failure)
+            {
+                ended.SetException(failure);
+            }
         }
+        await ending.ConfigureAwait(false);
     }
 
     /// <summary>The same, and waits for it.</summary>

@@ -155,7 +155,7 @@ public sealed class QuoitTransportOptions
     /// a list is for tests of what happens when it is used up.</summary>
     internal int CopyRoom { get; set; } = 512 * 1024;
 
-    /// <summary>What is out of range, in one line each.</summary>
+    /// <summary>What is out of range, or names what there is not, in one line each.</summary>
     internal IEnumerable<string> Faults()
     {
         var faults = new List<string>();
@@ -191,6 +191,7 @@ public sealed class QuoitTransportOptions
         Check(DrainDeadline > TimeSpan.Zero && DrainDeadline.TotalDays <= 1, nameof(DrainDeadline), DrainDeadline, "more than zero, at most a day");
         Check(KeepIdle >= TimeSpan.Zero && KeepIdle.TotalHours <= 1, nameof(KeepIdle), KeepIdle, "from zero to an hour");
         Check(BlockedLoopLimit > TimeSpan.Zero && BlockedLoopLimit.TotalDays <= 1, nameof(BlockedLoopLimit), BlockedLoopLimit, "more than zero, at most a day");
+        faults.AddRange(QuoitDoctor.FeatureFaults(Without));
         return faults;
     }
 }

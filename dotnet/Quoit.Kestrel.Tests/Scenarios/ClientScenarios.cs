@@ -1,11 +1,14 @@
+using System.Buffers;
 using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
+using System.Text;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Options;
 using Quoit.Kestrel.Connections;
+using Quoit.Kestrel.Loops;
 using Quoit.Kestrel.Native;
 using Quoit.Kestrel.Tests.Support;
 
@@ -15,6 +18,8 @@ namespace Quoit.Kestrel.Tests.Scenarios;
 public class ClientScenarios
 {
     public static TheoryData<Transport> Quoit => Transports.Quoit;
+
+    public static TheoryData<Transport> Normal => Transports.Normal;
 
     [Theory]
     [MemberData(nameof(Quoit))]
@@ -240,6 +245,158 @@ public class ClientScenarios
             var failure = await Assert.ThrowsAnyAsync<SocketException>(() => factory.ConnectAsync(to, Wait.Token).AsTask());
             Assert.True(wanted.SocketErrorCode == failure.SocketErrorCode, $"{to}: {failure.SocketErrorCode} ({failure.Message}), not {wanted.SocketErrorCode}");
         }
+    }
+
+    /// <summary>Makes connections, and tells of the last.</summary>
+    private sealed class Watched(IConnectionFactory inner) : IConnectionFactory
+    {
+        public ConnectionContext? Last { get; private set; }
+
+        public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default) =>
+            Last = await inner.ConnectAsync(endpoint, cancellationToken);
+    }
+
+    /// <summary>The kernel keeps what a reset comes behind, and a socket reads that first.</summary>
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_response_that_came_before_a_reset_is_read(Transport transport)
+    {
+        const int Size = 20_000;
+        using var server = ListensOnly();
+        await using var factory = transport.IsQuoit ? FactoryScenarios.Create(transport) : null;
+        var watched = factory is null ? null : new Watched(factory);
+        Socket? plain = null;
+        using var handler = new SocketsHttpHandler
+        {
+            ConnectCallback = watched is not null
+                ? QuoitHttpExtensions.CreateConnectCallback(watched)
+                : async (context, cancellation) =>
+                {
+                    plain = new Socket(SocketType.Stream, ProtocolType.Tcp);
+                    await plain.ConnectAsync(context.DnsEndPoint, cancellation);
+                    return new NetworkStream(plain, ownsSocket: true);
+                },
+        };
+        using var client = new HttpClient(handler);
+        var responding = client.GetAsync(new Uri($"http://{server.LocalEndPoint}/"), HttpCompletionOption.ResponseHeadersRead, Wait.Token);
+        using var accepted = await server.AcceptAsync(Wait.Token);
+        await accepted.ReceiveAsync(new byte[4096], Wait.Token);
+        await accepted.SendAsync(Encoding.ASCII.GetBytes($"HTTP/1.1 200 OK\r\nContent-Length: {Size}\r\n\r\n"), Wait.Token);
+        using var response = await responding.Soon();
+        await using var body = await response.Content.ReadAsStreamAsync();
+        Assert.Equal(Size, await accepted.SendAsync(Pattern.Bytes(Size), Wait.Token));
+        accepted.LingerState = new LingerOption(true, 0);
+        accepted.Dispose();
+        // Until this end knows of the reset.
+        await Wait.Until(
+            () => watched?.Last!.ConnectionClosed.IsCancellationRequested ?? IsReset(plain!), () => "the reset did not come");
+        var read = new byte[Size];
+        await body.ReadExactlyAsync(read, Wait.Token);
+        Pattern.Check(read, 0);
+    }
+
+    /// <summary>By the state in TCP_INFO, which is TCP_CLOSE: to ask for the error would take it.</summary>
+    private static bool IsReset(Socket socket)
+    {
+        const int Tcp = 6, Info = 11, Closed = 7;
+        var info = new byte[8];
+        socket.GetRawSocketOption(Tcp, Info, info);
+        return info[0] == Closed;
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_loop_that_is_full_leaves_a_connection_to_one_that_is_not(Transport transport)
+    {
+        using var listening = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        listening.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        listening.Listen();
+        await using var factory = FactoryScenarios.Create(transport, configure: static options =>
+        {
+            options.Loops = 2;
+            options.Connections = 1;
+        });
+        await using var first = await factory.ConnectAsync(listening.LocalEndPoint!, Wait.Token);
+        await using (await factory.ConnectAsync(listening.LocalEndPoint!, Wait.Token))
+        {
+            var failure = await Assert.ThrowsAsync<SocketException>(() => factory.ConnectAsync(listening.LocalEndPoint!, Wait.Token).AsTask());
+            Assert.Equal(SocketError.NoBufferSpaceAvailable, failure.SocketErrorCode);
+            Assert.Contains("Kestrel:Quoit:Connections", failure.Message, StringComparison.Ordinal);
+            (await listening.AcceptAsync(Wait.Token)).Dispose();
+            (await listening.AcceptAsync(Wait.Token)).Dispose();
+        }
+        // Whichever loop's turn it is.
+        for (var round = 0; round < 3; round++)
+        {
+            await Wait.Until(() => LoopState.Read(factory.Group!, "connections") <= 1, () => "the other one did not end");
+            await using var another = await factory.ConnectAsync(listening.LocalEndPoint!, Wait.Token);
+            (await listening.AcceptAsync(Wait.Token)).Dispose();
+        }
+    }
+
+    [Fact]
+    public void An_attempt_ends_when_its_caller_or_the_kernel_gives_it_up()
+    {
+        QuoitLibrary.Load();
+        Assert.Equal(TimeSpan.FromDays(1).TotalNanoseconds, LoopGroup.CreateConfig(new QuoitTransportOptions()).ConnectTimeoutNs);
+    }
+
+    /// <summary>Where a read puts its bytes; says when it is about to.</summary>
+    private sealed class Destination(int size, Action reached) : MemoryManager<byte>
+    {
+        public byte[] Bytes { get; } = new byte[size];
+
+        /// <summary>All of it. <see cref="MemoryManager{T}.Memory"/> would ask for the span, which is what the read does last.</summary>
+        public override Memory<byte> Memory => CreateMemory(size);
+
+        public override Span<byte> GetSpan()
+        {
+            reached();
+            return Bytes;
+        }
+
+        public override MemoryHandle Pin(int elementIndex = 0) => throw new NotSupportedException();
+
+        public override void Unpin()
+        {
+        }
+
+        protected override void Dispose(bool disposing)
+        {
+        }
+    }
+
+    /// <summary>As HttpClient disposes it to cancel a request whose response is being read.</summary>
+    [Theory]
+    [MemberData(nameof(Quoit))]
+    public async Task A_stream_that_is_disposed_in_the_midst_of_a_read_gives_no_bytes_of_others(Transport transport)
+    {
+        const int Size = 1000;
+        using var server = ListensOnly();
+        var pools = new PoisonPoolFactory();
+        await using var factory = FactoryScenarios.Create(transport, pools);
+        var connection = await factory.ConnectAsync(server.LocalEndPoint!);
+        var stream = ConnectionStream.Over(connection);
+        using (var accepted = await server.AcceptAsync(Wait.Token))
+        {
+            await accepted.SendAsync(Pattern.Bytes(Size), Wait.Token);
+        }
+        // Nothing but the reader holds its blocks then.
+        await Wait.Until(() => connection.ConnectionClosed.IsCancellationRequested, () => "the end did not come");
+        var disposing = new Thread(stream.Dispose);
+        using var destination = new Destination(Size, () =>
+        {
+            if (disposing.ThreadState.HasFlag(ThreadState.Unstarted))
+            {
+                disposing.Start();
+                SpinWait.SpinUntil(() => !disposing.IsAlive || disposing.ThreadState.HasFlag(ThreadState.WaitSleepJoin), Wait.Limit);
+            }
+        });
+        var read = await stream.ReadAsync(destination.Memory, Wait.Token);
+        Pattern.Check(destination.Bytes.AsSpan(0, read), 0);
+        disposing.Join();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => stream.ReadAsync(new byte[1], Wait.Token).AsTask());
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => stream.WriteAsync(new byte[1], Wait.Token).AsTask());
     }
 
     /// <summary>A server that listens, and reads nothing.</summary>

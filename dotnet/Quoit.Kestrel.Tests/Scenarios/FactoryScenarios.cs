@@ -133,6 +133,7 @@ public class FactoryScenarios
         socket.SafeHandle.SetHandleAsInvalid();
         await using (var client = await factory.ConnectAsync(handle))
         {
+            Assert.Equal(bound, client.RemoteEndPoint);
             await client.Transport.Output.WriteAsync("handle"u8.ToArray());
             await client.Transport.Input.ReadAtLeastAsync(6, Wait.Token);
         }

@@ -40,7 +40,14 @@ public sealed class PoisonPoolFactory : IMemoryPoolFactory<byte>
     /// <summary>The most that were held at once, by and large: concurrent rents may hide a few from each other.</summary>
     public int MostRented { get; private set; }
 
-    public MemoryPool<byte> Create(MemoryPoolOptions? options = null) => new Pool(this);
+    /// <summary>For whom pools were made, as their metrics say.</summary>
+    public ConcurrentQueue<string?> Owners { get; } = new();
+
+    public MemoryPool<byte> Create(MemoryPoolOptions? options = null)
+    {
+        Owners.Enqueue(options?.Owner);
+        return new Pool(this);
+    }
 
     /// <summary>Fails if a block was used after it was returned, or returned twice.</summary>
     public void Verify()

@@ -1,5 +1,6 @@
 using System.Globalization;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting;
 using Microsoft.Extensions.Configuration;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Options;
@@ -194,15 +195,49 @@ public class OptionsTests
     }
 
     [Fact]
-    public async Task A_feature_that_is_none_is_named_with_those_that_there_are()
+    public void A_feature_that_is_none_is_named_with_those_that_there_are()
     {
         var options = new QuoitTransportOptions { Require = true };
         options.Without.Add("warp");
-        await using var factory = new QuoitTransportFactory(Options.Create(options));
-        var failure = await Assert.ThrowsAsync<QuoitUnavailableException>(
-            () => factory.BindAsync(new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0)).AsTask());
+        var failure = Assert.Throws<OptionsValidationException>(() => new QuoitTransportFactory(Options.Create(options)));
         Assert.Contains("\"warp\"", failure.Message, StringComparison.Ordinal);
         Assert.Contains("buffer-ring", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_feature_that_is_none_is_not_left_to_sockets()
+    {
+        var failure = await FailToStartAsync("Without:0", "warp");
+        Assert.Contains("Kestrel:Quoit:Without names \"warp\"", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("buffer-ring", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("null", null)]
+    [InlineData("0", 0L)]
+    public void A_limit_may_be_lifted_in_a_file(string text, long? value)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Configuration.AddJsonStream(new MemoryStream(System.Text.Encoding.UTF8.GetBytes(
+            $$$"""{ "Kestrel": { "Quoit": { "MaxReadBufferSize": {{{text}}}, "MaxWriteBufferSize": {{{text}}} } } }""")));
+        builder.WebHost.UseQuoit();
+        var options = builder.Build().Services.GetRequiredService<IOptions<QuoitTransportOptions>>().Value;
+        Assert.Equal((value, value), (options.MaxReadBufferSize, options.MaxWriteBufferSize));
+    }
+
+    [Fact]
+    public async Task A_factory_that_the_application_has_added_before_is_what_Kestrel_runs_on()
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        var options = new QuoitTransportOptions { Loops = 1 };
+        await using var own = new QuoitTransportFactory(Options.Create(options));
+        builder.Services.AddSingleton(own);
+        builder.WebHost.UseQuoit();
+        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0));
+        await using var application = builder.Build();
+        await application.StartAsync();
+        Assert.NotNull(own.Group);
+        await application.StopAsync();
     }
 
     [Fact]

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.IO.Pipelines;
 using System.Net.Sockets;
+using System.Runtime.ExceptionServices;
 using Microsoft.AspNetCore.Connections;
 
 namespace Quoit.Kestrel.Connections;
@@ -10,8 +11,16 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 {
     private readonly PipeReader _input = connection.Transport.Input;
     private readonly PipeWriter _output = connection.Transport.Output;
+    private readonly Lock _reading = new();
     private volatile bool _isWriting;
-    private int _disposed;
+    private bool _disposed;
+
+    /// <summary>A connection as a stream. What it receives before a failure is read before that is told.</summary>
+    public static ConnectionStream Over(ConnectionContext connection)
+    {
+        (connection as QuoitConnection)?.KeepReceived();
+        return new ConnectionStream(connection);
+    }
 
     public override bool CanRead => true;
 
@@ -29,26 +38,49 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 
     public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
+        ObjectDisposedException.ThrowIf(Volatile.Read(ref _disposed), this);
         ReadResult result;
         try
         {
             result = await _input.ReadAsync(cancellationToken).ConfigureAwait(false);
+            if (result.IsCompleted && result.Buffer.IsEmpty && connection is QuoitConnection { EndBehindReceived: { } end })
+            {
+                Take(result.Buffer, default);
+                ExceptionDispatchInfo.Throw(end);
+            }
         }
         catch (Exception failure) when (IsOfConnection(failure, cancellationToken))
         {
             throw new IOException($"Nothing more can be received: {failure.Message}", failure);
         }
-        if (buffer.IsEmpty)
+        return Take(result.Buffer, buffer);
+    }
+
+    /// <summary>Copies what there is room for. Not while another thread disposes the stream, as HttpClient does to cancel a request: that
+    /// returns the blocks, and others write to them.</summary>
+    private int Take(ReadOnlySequence<byte> received, Memory<byte> buffer)
+    {
+        lock (_reading)
         {
-            // A read of nothing waits until there is something.
-            _input.AdvanceTo(result.Buffer.Start);
-            return 0;
+            ObjectDisposedException.ThrowIf(_disposed, this);
+            // A read of nothing waits until there is something, and takes none of it.
+            var taken = received.Slice(0, Math.Min(buffer.Length, received.Length));
+            var length = (int)taken.Length;
+            taken.CopyTo(buffer.Span);
+            _input.AdvanceTo(taken.End);
+            return length;
         }
-        var taken = result.Buffer.Slice(0, Math.Min(buffer.Length, result.Buffer.Length));
-        var length = (int)taken.Length;
-        taken.CopyTo(buffer.Span);
-        _input.AdvanceTo(taken.End);
-        return length;
+    }
+
+    /// <summary>Whether this call is the one that ends the connection. No read is at its memory then, and none will be.</summary>
+    private bool IsFirstDisposal()
+    {
+        lock (_reading)
+        {
+            var first = !_disposed;
+            _disposed = true;
+            return first;
+        }
     }
 
     /// <summary>Whether the connection has failed in a way that is none of a stream's: those of the kernel are inside an IOException
@@ -61,6 +93,7 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 
     public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
     {
+        ObjectDisposedException.ThrowIf(Volatile.Read(ref _disposed), this);
         FlushResult result;
         _isWriting = true;
         try
@@ -102,7 +135,7 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 
     public override async ValueTask DisposeAsync()
     {
-        if (Interlocked.Exchange(ref _disposed, 1) == 0)
+        if (IsFirstDisposal())
         {
             await EndAsync().ConfigureAwait(false);
         }
@@ -111,7 +144,7 @@ internal sealed class ConnectionStream(ConnectionContext connection) : Stream
 
     protected override void Dispose(bool disposing)
     {
-        if (disposing && Interlocked.Exchange(ref _disposed, 1) == 0)
+        if (disposing && IsFirstDisposal())
         {
             // HttpClient gives up connections in this way. What is left to be done is done behind it.
             _ = EndAsync();

@@ -14,6 +14,15 @@ internal sealed partial class QuoitConnection
     private bool _flushPending;
     private bool _unflushed;
     private bool _receivingEnded;
+    private volatile bool _keepsReceived;
+    private volatile Exception? _endBehindReceived;
+
+    /// <summary>What has ended receiving, for who has read all that came before it. See <see cref="KeepReceived"/>.</summary>
+    public Exception? EndBehindReceived => _endBehindReceived;
+
+    /// <summary>From now on a failure ends what is received in order: what came before it can be read, as from a socket. A pipe
+    /// that is completed with an exception would throw that away.</summary>
+    public void KeepReceived() => _keepsReceived = true;
 
     /// <summary>Takes a copy of what was received; the application sees it by <see cref="FlushReceived"/>.</summary>
     public void OnData(ReadOnlySpan<byte> data)
@@ -169,6 +178,11 @@ internal sealed partial class QuoitConnection
             return false;
         }
         _receivingEnded = true;
+        if (_keepsReceived)
+        {
+            _endBehindReceived = reason;
+            reason = null;
+        }
         try
         {
             _received.Complete(reason);

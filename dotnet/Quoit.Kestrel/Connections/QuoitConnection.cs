@@ -134,6 +134,12 @@ internal sealed partial class QuoitConnection : ConnectionContext
             _socket?.Dispose();
             _closedSource.Dispose();
         }
+        else
+        {
+            // Another call is at it, or has ended.
+            await _sending;
+            await _closedTold.Task;
+        }
         await base.DisposeAsync();
     }
 

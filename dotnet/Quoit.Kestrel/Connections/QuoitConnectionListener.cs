@@ -224,7 +224,8 @@ internal sealed class QuoitConnectionListener : IConnectionListener
 
     public async ValueTask DisposeAsync()
     {
-        await UnbindAsync().ConfigureAwait(false);
+        // What KeepIdle waits for is no matter of a disposal.
+        await UnbindAsync(new CancellationToken(canceled: true)).ConfigureAwait(false);
         while (_accepted.Reader.TryRead(out var connection))
         {
             connection.Abort(new ConnectionAbortedException("The listener was closed before the connection was taken."));

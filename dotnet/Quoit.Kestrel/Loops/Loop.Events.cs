@@ -108,7 +108,8 @@ internal sealed unsafe partial class Loop
         }
         try
         {
-            var connection = new QuoitConnection(this, id, Kernel.LocalEndPoint(descriptor), pending.RemoteEndPoint);
+            var remote = pending.Descriptor >= 0 ? Kernel.RemoteEndPoint(descriptor) : pending.RemoteEndPoint;
+            var connection = new QuoitConnection(this, id, Kernel.LocalEndPoint(descriptor), remote);
             _connections.Add(id, connection);
             connection.Start();
             if (!pending.Succeed(connection))

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Collections.Concurrent;
 using System.Net;
+using System.Net.Sockets;
 using System.Runtime.ExceptionServices;
 using Microsoft.AspNetCore.Connections;
 using Quoit.Kestrel.Connections;
@@ -191,6 +192,8 @@ internal sealed partial class LoopGroup : IAsyncDisposable
         config.LeasesPerConnection = (uint)options.LeasesPerConnection;
         config.HighWater = QuoitConnection.HighWater;
         config.LowWater = QuoitConnection.HighWater / 4;
+        // Only who asks for a connection knows how long it may take: SocketsHttpHandler.ConnectTimeout, say.
+        config.ConnectTimeoutNs = (long)TimeSpan.FromDays(1).TotalNanoseconds;
         config.CloseDeadlineNs = (long)(options.DrainDeadline.TotalMilliseconds * 1_000_000);
         if (options.SendChunks > 0)
         {
@@ -209,7 +212,26 @@ internal sealed partial class LoopGroup : IAsyncDisposable
     }
 
     /// <summary>The loop for the next connection that is made from here.</summary>
-    public Loop NextLoop() => _loops[(int)((uint)Interlocked.Increment(ref _nextLoop) % (uint)_loops.Count)];
+    public Loop NextLoop() => LoopAt(Interlocked.Increment(ref _nextLoop));
+
+    private Loop LoopAt(int turn) => _loops[(int)((uint)turn % (uint)_loops.Count)];
+
+    /// <summary>Connects on the loop whose turn it is, or where that is full on the next that is not.</summary>
+    public async ValueTask<ConnectionContext> ConnectAsync(EndPoint remote, CancellationToken cancellation)
+    {
+        var address = Kernel.AddressText(remote);
+        var turn = Interlocked.Increment(ref _nextLoop);
+        for (var others = _loops.Count - 1; ; others--)
+        {
+            try
+            {
+                return await PendingConnect.StartAsync(LoopAt(turn++), remote, address, -1, cancellation).ConfigureAwait(false);
+            }
+            catch (SocketException full) when (others > 0 && full.SocketErrorCode == SocketError.NoBufferSpaceAvailable)
+            {
+            }
+        }
+    }
 
     /// <summary>Ends once every loop has made a turn from now on.</summary>
     public Task TurnAllAsync() => Task.WhenAll(_loops.Select(loop => loop.TurnAsync()));
