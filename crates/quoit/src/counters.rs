@@ -87,7 +87,12 @@ macro_rules! counters {
             #[must_use]
             pub fn merge(&self, other: &Self) -> Self {
                 let mut merged = Self { $($name: self.$name.saturating_add(other.$name),)+ };
-                merged.pool_low_water = self.pool_low_water.min(other.pool_low_water);
+                merged.pool_low_water = match (self.pool_slots, other.pool_slots) {
+                    // Of no loop, as the sum that others are added to begins.
+                    (0, _) => other.pool_low_water,
+                    (_, 0) => self.pool_low_water,
+                    _ => self.pool_low_water.min(other.pool_low_water),
+                };
                 merged.loop_lag_max_ns = self.loop_lag_max_ns.max(other.loop_lag_max_ns);
                 merged
             }
@@ -282,15 +287,22 @@ mod tests {
     fn merging_sums_but_keeps_the_lowest_water() {
         let one = Counters {
             turns: 1,
+            pool_slots: 8,
             pool_low_water: 5,
             ..Counters::default()
         };
         let two = Counters {
             turns: 2,
+            pool_slots: 8,
             pool_low_water: 3,
             ..Counters::default()
         };
         let both = one.merge(&two);
         assert_eq!((both.turns, both.pool_low_water), (3, 3));
+        let sum = [two, one]
+            .iter()
+            .fold(Counters::default(), |sum, of| sum.merge(of));
+        assert_eq!(sum, both);
+        assert_eq!(both.merge(&Counters::default()), both);
     }
 }

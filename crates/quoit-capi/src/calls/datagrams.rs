@@ -112,10 +112,11 @@ pub(super) unsafe extern "C" fn quoit_datagram_socket_adopt(
     out: *mut *mut DatagramSocket,
 ) -> c_int {
     return_code_int(|| {
-        check_store(out, "out")?;
+        // Closed from here on if anything fails, as promised.
         // SAFETY: promised by the caller.
         let descriptor = unsafe { take_descriptor(descriptor) }
             .map_err(|errno| Failure::system("taking over a descriptor", errno))?;
+        check_store(out, "out")?;
         // SAFETY: promised by the caller.
         let options = unsafe { options(given) }?;
         let socket = DatagramSocket::adopt(descriptor, &options)?;

@@ -80,10 +80,11 @@ pub(super) unsafe extern "C" fn quoit_socket_bind(
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quoit_socket_adopt(descriptor: c_int, out: *mut *mut Socket) -> c_int {
     return_code_int(|| {
-        check_store(out, "out")?;
+        // Closed from here on if anything fails, as promised.
         // SAFETY: promised by the caller.
         let descriptor = unsafe { take_descriptor(descriptor) }
             .map_err(|errno| Failure::system("taking over a descriptor", errno))?;
+        check_store(out, "out")?;
         let socket = ListenSocket::adopt(descriptor)?;
         // SAFETY: promised by the caller.
         unsafe { hand_out(socket, out) }

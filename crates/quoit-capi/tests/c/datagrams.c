@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -754,6 +755,10 @@ static void making(void)
         return_lease(event.lease);
     }
     shut(id);
+    close(pair[1]);
+    must("socketpair", socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
+    must("nowhere to put what is adopted", quoit_datagram_socket_adopt(pair[0], NULL, NULL), -EINVAL);
+    expect(fcntl(pair[0], F_GETFD) < 0, "what was not adopted is closed");
     close(pair[1]);
     must("no socket", quoit_open_datagram(loop, NULL, 0, &id), -EINVAL);
     must("no address of none", quoit_datagram_address(loop, 99, other, sizeof other), -ENOENT);

@@ -344,6 +344,17 @@ static void pausing_and_progress(void)
 }
 
 /* What io_uring can do here, and that a feature that is switched off is missing for the reason that it was. */
+static void adopting(void)
+{
+    quoit_socket *socket = bound("127.0.0.1:0", 0);
+    int descriptor = dup(quoit_socket_fd(socket));
+
+    expect(descriptor >= 0, "a copy of its descriptor");
+    must("nowhere to put it", quoit_socket_adopt(descriptor, NULL), -EINVAL);
+    expect(fcntl(descriptor, F_GETFD) < 0, "what was not adopted is closed");
+    quoit_socket_close(socket);
+}
+
 static void capabilities(void)
 {
     quoit_capabilities *found, *less;
@@ -404,6 +415,7 @@ int main(int argc, char **argv)
     engine = argv[1];
     unix_sockets(argv[2]);
     inherited();
+    adopting();
     spread();
     pausing_and_progress();
     capabilities();

@@ -84,7 +84,7 @@ pub(super) struct Listener {
     pub(super) stopping: bool,
     /// What failed for good.
     pub(super) error: Option<Errno>,
-    /// Waits for a connection slot, or until fewer connections wait for one of the pool.
+    /// Waits for a connection slot, of whatever loop, or until fewer connections wait for one of the pool.
     pub(super) waiting: bool,
     /// Waits for descriptors or memory, or whatever else accepting failed for.
     pub(super) retry: Option<TimerId>,
@@ -446,7 +446,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 
     /// All loops that it spreads to are full: tries again as well, for the others do not say when they have room.
     fn put_off_spreading(&mut self, slot: Slot) {
-        self.counters.accept_paused_full.add(1);
+        if let Some((listener, _)) = self.listeners.at(slot)
+            && !std::mem::replace(&mut listener.waiting, true)
+        {
+            self.counters.accept_paused_full.add(1);
+        }
         self.try_accept_later(slot);
     }
 

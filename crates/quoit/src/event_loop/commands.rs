@@ -207,13 +207,11 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .set_nonblocking(descriptor.as_fd(), self.engine.wants_nonblocking())?;
         let id = self.insert(Connection::new(descriptor, Phase::Open, token, options.paused))?;
         self.events.push_back(match options.accepted_by {
-            Some(listener) => {
-                self.counters.accepted.add(1);
-                Event::Accepted {
-                    listener,
-                    connection: id,
-                }
-            }
+            // Counted by the loop that has accepted it.
+            Some(listener) => Event::Accepted {
+                listener,
+                connection: id,
+            },
             None => Event::Opened {
                 connection: id,
                 token,

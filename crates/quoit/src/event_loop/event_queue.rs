@@ -19,6 +19,8 @@ pub(super) struct EventQueue {
     taken: u64,
     /// How many were ever looked at.
     looked_at: u64,
+    /// Where the events end that were left over before, counted as those that were taken out.
+    surplus_end: u64,
 }
 
 impl EventQueue {
@@ -30,11 +32,8 @@ impl EventQueue {
             unchecked: 0,
             taken: 0,
             looked_at: 0,
+            surplus_end: 0,
         }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -106,6 +105,13 @@ impl EventQueue {
         }
         self.taken += (before - self.list.len()) as u64;
         self.may_end &= !self.list.is_empty();
+    }
+
+    /// How many events are left over for the first time, now that a turn has reported what it has room for.
+    pub(super) fn note_surplus(&mut self) -> u64 {
+        let end = self.end();
+        let before = std::mem::replace(&mut self.surplus_end, end);
+        end - before.clamp(self.taken, end)
     }
 
     /// Events that will have been taken out once the last one of now has been.

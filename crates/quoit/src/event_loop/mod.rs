@@ -397,7 +397,27 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         }
     }
 
-    fn count_close(&mut self, reason: CloseReason) {
+    /// The connections that are left end with the loop, and of what goes up and down nothing is left: its remotes go on to tell.
+    fn count_rest(&self) {
+        for (slot, generation) in self.connections.slots() {
+            let connection = self.connections.get(slot, generation);
+            let reason = connection.and_then(|connection| connection.reason);
+            self.count_close(reason.unwrap_or(CloseReason::Local));
+        }
+        self.memory.remote.set_connections(0);
+        let counters = &self.counters;
+        for gauge in [
+            &counters.connections,
+            &counters.pool_leased,
+            &counters.leases_copied_now,
+            &counters.queued_bytes,
+            &counters.send_chunks_used,
+        ] {
+            gauge.set(0);
+        }
+    }
+
+    fn count_close(&self, reason: CloseReason) {
         let counter = match reason {
             CloseReason::Local => &self.counters.closed_local,
             CloseReason::PeerClosed => &self.counters.closed_peer,
@@ -421,6 +441,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
 impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
     fn drop(&mut self) {
         self.memory.remote.close();
+        self.count_rest();
         self.direct.end();
         self.datagrams
             .values_mut()
@@ -432,10 +453,12 @@ impl<E: Engine, K: SocketSys> Drop for Loop<E, K> {
             Duration::ZERO
         };
         let system = &self.system;
-        if !self
+        if self
             .engine
             .quiesce(&mut self.memory.pool, patience, &|| system.now())
         {
+            self.counters.in_flight.set(0);
+        } else {
             // The kernel may still use this memory: it must never be freed. Descriptors are no memory: closed, or
             // their peers would wait for ever.
             let mut connections = std::mem::replace(&mut self.connections, Table::none());

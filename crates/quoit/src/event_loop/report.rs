@@ -30,7 +30,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             }
         }
         self.events.report(events);
-        self.counters.surplus_events.add(self.events.len() as u64);
+        self.counters.surplus_events.add(self.events.note_surplus());
         if may_end {
             self.note_reported_ends(events, earlier);
         }

@@ -13,6 +13,7 @@ use quoit::{
 };
 use quoit_event_order::{EventOrder, Lent};
 
+use crate::counts;
 use crate::levels::Level;
 use crate::sockets::{Client, PATIENCE};
 
@@ -641,6 +642,7 @@ impl Driver {
         assert_eq!(counters.connections, 0);
         assert_eq!(counters.queued_bytes, 0);
         assert_eq!(counters.send_chunks_used, 0);
+        counts::check(&counters, self.seen.values());
     }
 }
 

@@ -35,6 +35,7 @@ macro_rules! level {
     };
 }
 
+mod counts;
 mod datagram_bench;
 mod driver;
 mod levels;

@@ -340,6 +340,7 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             sent: state.counters.sent + sent,
             sent_bytes: state.counters.sent_bytes + sent_bytes,
             sends: state.counters.sends + sent,
+            send_batches: state.counters.send_batches + sent,
             direct_sends: sent,
             slots: state.pool.slots().into(),
             slots_leased: state.pool.leased().into(),
