@@ -170,20 +170,13 @@ fn md5(place: &Place, bytes: &[u8]) -> Result<String, String> {
 #[allow(clippy::unwrap_used, reason = "a test fails by it")]
 mod tests {
     use std::fs;
-    use std::io::Write as _;
     use std::path::Path;
 
     use super::*;
 
     /// A package with the scripts, in a version, by dpkg-deb.
     fn packed(folder: &Path, version: &str) -> std::path::PathBuf {
-        let place = Place {
-            root: folder.to_owned(),
-            version: version.to_owned(),
-            revision: String::new(),
-            epoch: 1_709_164_800,
-            is_dirty: false,
-        };
+        let place = Place::made_up(folder, version);
         place::write(&folder.join("dist/deb/copyright"), "").unwrap();
         place::make(&place.out()).unwrap();
         let mut tree = Tree::default();
@@ -247,14 +240,11 @@ mod tests {
         folder
     }
 
-    /// Whether it is there; if not, that is said past the test harness.
+    /// Whether it is there; if not, that is said.
     fn has_dpkg() -> bool {
         let is_there = Command::new("dpkg").arg("--version").output().is_ok();
         if !is_there {
-            let _ = writeln!(
-                std::io::stderr(),
-                "left out: the scripts of packages: dpkg is not there"
-            );
+            quoit_skipped::skip_this("dpkg is not there");
         }
         is_there
     }

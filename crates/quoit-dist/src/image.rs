@@ -108,13 +108,7 @@ mod tests {
 
     #[test]
     fn it_is_loaded_by_the_name_that_the_documents_have() {
-        let place = Place {
-            root: std::path::PathBuf::new(),
-            version: "1.2.3".to_owned(),
-            revision: String::new(),
-            epoch: 1_709_164_800,
-            is_dirty: false,
-        };
+        let place = Place::made_up("", "1.2.3");
         let archive = make(&place, &[], &Tree::default()).unwrap();
         let index = crate::archive::open(&gzip(&archive).unwrap()).unwrap().0["index.json"].clone();
         let crate::tree::Entry::File { bytes, .. } = index else {

@@ -106,13 +106,7 @@ mod tests {
 
     #[test]
     fn each_command_has_its_page() {
-        let place = Place {
-            root: std::path::PathBuf::new(),
-            version: "1.2.3".to_owned(),
-            revision: String::new(),
-            epoch: 1_709_164_800,
-            is_dirty: false,
-        };
+        let place = Place::made_up("", "1.2.3");
         let pages = pages(&place).unwrap();
         for name in [
             "quoit",

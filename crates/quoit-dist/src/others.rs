@@ -63,16 +63,6 @@ mod tests {
     use super::*;
     use crate::tree::Tree;
 
-    fn place(root: PathBuf) -> Place {
-        Place {
-            root,
-            version: "1.2.3".to_owned(),
-            revision: String::new(),
-            epoch: 1_709_164_800,
-            is_dirty: false,
-        }
-    }
-
     #[test]
     fn what_scripts_lack_is_gathered() {
         let folder = tempfile::tempdir().unwrap();
@@ -83,14 +73,14 @@ mod tests {
             tree.add_program(format!("dist/{name}/pack"), script);
         }
         tree.write_to(folder.path()).unwrap();
-        let missing = missing(&place(folder.path().to_owned())).unwrap();
+        let missing = missing(&Place::made_up(folder.path(), "1.2.3")).unwrap();
         assert_eq!(missing, ["no b", "no c"]);
     }
 
     /// Asked before an hour of building, each script names what it needs, and builds nothing.
     #[test]
     fn every_script_names_its_tool() {
-        let place = place(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        let place = Place::made_up(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), "1.2.3");
         // A machine with nothing but this.
         let programs = tempfile::tempdir().unwrap();
         let path = std::env::var_os("PATH").unwrap();

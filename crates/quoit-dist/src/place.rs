@@ -22,6 +22,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// One that tests make up: a clean checkout there.
+    #[cfg(test)]
+    pub(crate) fn made_up(root: impl Into<PathBuf>, version: &str) -> Self {
+        Self {
+            root: root.into(),
+            version: version.to_owned(),
+            revision: String::new(),
+            epoch: 1_709_164_800,
+            is_dirty: false,
+        }
+    }
+
     /// Finds the checkout around the working folder.
     pub(crate) fn find() -> Result<Self, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
