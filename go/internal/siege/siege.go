@@ -116,6 +116,9 @@ func Echo(t *testing.T, target Target) {
 // besiege has the client that behaves make its requests beside the peers, and then sees that nothing of them is left.
 func besiege(t *testing.T, target Target, kind kind, exchange func(t *testing.T, client net.Conn, number int)) {
 	t.Run(kind.name, func(t *testing.T) {
+		if kind.goOn != nil && testing.Short() {
+			t.Skip("peers that never stop take much processor time")
+		}
 		client := dial(t, target, 0)
 		patiently := func(connection net.Conn, number int) {
 			_ = connection.SetDeadline(time.Now().Add(patience))
