@@ -9,7 +9,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::error::{LabError, Result};
@@ -38,13 +39,21 @@ fn set_of(cores: &[usize]) -> CpuSet {
 /// Makes a child run on some cores from its first instruction, and end when this process does, so that a killed
 /// measurement leaves no server behind.
 pub(crate) fn confine(command: &mut Command, cores: &[usize]) {
+    confine_beneath(command, cores, getpid());
+}
+
+fn confine_beneath(command: &mut Command, cores: &[usize], parent: Pid) {
     let set = set_of(cores);
     let confine = move || {
         sched_setaffinity(None, &set)?;
         set_parent_process_death_signal(Some(Signal::TERM))?;
+        // A parent that was killed before this call sends no signal any more.
+        if getppid() != Some(parent) {
+            return Err(Errno::SRCH.into());
+        }
         Ok(())
     };
-    // SAFETY: the closure runs between fork and exec and makes two system calls; it neither allocates nor takes
+    // SAFETY: the closure runs between fork and exec and makes three system calls; it neither allocates nor takes
     // a lock.
     unsafe { command.pre_exec(confine) };
 }
@@ -67,5 +76,18 @@ mod tests {
             status.contains(&format!("Cpus_allowed_list:\t{core}\n")),
             "{status}"
         );
+    }
+
+    #[test]
+    fn a_child_whose_parent_has_gone_does_not_start() {
+        let cores = allowed_cores().expect("the mask is readable");
+        let mut command = Command::new("true");
+        let another = getppid().expect("something has started this");
+        confine_beneath(&mut command, &cores, another);
+        let error = command.spawn().expect_err("its parent is another process");
+        assert_eq!(error.raw_os_error(), Some(Errno::SRCH.raw_os_error()), "{error}");
+        let mut command = Command::new("true");
+        confine(&mut command, &cores);
+        assert!(command.status().expect("it starts").success());
     }
 }
