@@ -488,7 +488,7 @@ loom-check: toolchain
 
 loom-build:
 	@set -e; for models in $(LOOM); do \
-		CARGO_PROFILE_TEST_OPT_LEVEL=0 $(CARGO) --config profile.test.package.proptest.opt-level=0 \
+		$(CARGO) --config profile.test.opt-level=0 --config profile.test.package.proptest.opt-level=0 \
 			rustc --quiet --profile test --lib --package $${models%:*} -- --cfg quoit_loom --deny warnings; \
 	done
 
