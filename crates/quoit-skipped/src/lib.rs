@@ -1,7 +1,8 @@
 //! How a test says that it, or a part of it, was left out: by its name and with what is missing, past the test harness,
 //! which swallows what a passing test prints.
 
-use std::fmt::Display;
+use std::fmt::{Arguments, Display};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::process::Output;
 
@@ -10,8 +11,7 @@ pub const MARK: &str = "left out:";
 
 /// Says that `what` was left out, and what is missing for it.
 pub fn skip(what: impl Display, reason: impl Display) {
-    // Nobody may be listening.
-    let _ = writeln!(io::stderr(), "{MARK} {what}: {reason}");
+    say(format_args!("{MARK} {what}: {reason}"));
 }
 
 /// Says that this test was left out, or the part of it that needs what is missing.
@@ -39,8 +39,7 @@ pub fn skip_engine(engine: &str, what: impl Display, reason: impl Display) {
 /// those of `capabilities` (capabilities(7)).
 pub fn skip_for(what: impl Display, error: &io::Error, capabilities: &str) {
     if error.kind() == ErrorKind::PermissionDenied {
-        // Nobody may be listening.
-        let _ = writeln!(io::stderr(), "{MARK} {what} needs root ({capabilities}): {error}");
+        say(format_args!("{MARK} {what} needs root ({capabilities}): {error}"));
     } else {
         skip(what, error);
     }
@@ -48,8 +47,7 @@ pub fn skip_for(what: impl Display, error: &io::Error, capabilities: &str) {
 
 /// Says that `what` was left out, as this process is not root.
 pub fn needs_root(what: impl Display, capabilities: &str) {
-    // Nobody may be listening.
-    let _ = writeln!(io::stderr(), "{MARK} {what} needs root ({capabilities})");
+    say(format_args!("{MARK} {what} needs root ({capabilities})"));
 }
 
 /// The name of the test that calls this: that of its thread. With `--test-threads=1` tests run on the program's first
@@ -67,7 +65,32 @@ pub fn this_test() -> String {
 pub fn pass_on(child: &Output) {
     let said = String::from_utf8_lossy(&child.stderr);
     for line in said.lines().filter(|line| line.starts_with(MARK)) {
-        // Nobody may be listening.
-        let _ = writeln!(io::stderr(), "{line}");
+        say(format_args!("{line}"));
+    }
+}
+
+/// Names the file that tests which leave something out add their names to, a line each: `.ci/rust-tests` has root run these.
+const LEFT_OUT: &str = "QUOIT_TESTS_LEFT_OUT";
+
+/// Prints the line, and adds this test's name to the file.
+///
+/// # Panics
+/// If the file cannot be written: root would not run the test, and nobody would know.
+fn say(line: Arguments<'_>) {
+    // Nobody may be listening.
+    let _ = writeln!(io::stderr(), "{line}");
+    let Some(file) = std::env::var_os(LEFT_OUT) else {
+        return;
+    };
+    // What a test has run says it to that test, which passes it on.
+    if std::thread::current().name() == Some("main") {
+        return;
+    }
+    let added = OpenOptions::new()
+        .append(true)
+        .open(&file)
+        .and_then(|mut file| file.write_all(format!("{}\n", this_test()).as_bytes()));
+    if let Err(error) = added {
+        panic!("{LEFT_OUT}: {}: {error}", file.display());
     }
 }
