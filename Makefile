@@ -6,9 +6,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test locks rust-build rust-tests rust-tests-that-measure test-user bench capi go go-build go-lints go-vet go-tests go-loaded go-linked go-without-cgo jni java java-build java-tests java-17 java-suite java-dist dotnet dotnet-build dotnet-lints dotnet-tests \
+.PHONY: help demo check test locks rust-build rust-tests rust-tests-that-measure bench capi go go-build go-tools go-lints go-vet go-tests go-loaded go-linked go-without-cgo jni java java-build java-tests java-17 java-suite java-dist dotnet dotnet-build dotnet-lints dotnet-tests \
 	doors doors-go doors-rust doors-websocket doors-java hunt hunt-proof siege siege-page kernels \
-	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom loom-check loom-build miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
+	kernels-quick kernels-page cold-turn ends restarts restarts-page dashboard seccomp seccomp-trace kubernetes kubernetes-base dist dist-check dist-page dist-twice workflow-lint soak loom miri public-api msrv deny asan fuzz lab named result results result-pages lab-peers door-peers lab-peers-check toolchain
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,25 +48,24 @@ test: toolchain ## Format check, lints, documentation, all tests
 		echo "make: rustfmt is missing; run: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@$(MAKE) --no-print-directory locks
-	@as_user=; builds=; lints=; tests=; \
-	if test "$$(id -u)" != 0; then :; \
-	elif command -v setpriv >/dev/null && command -v prlimit >/dev/null; then as_user=test-user; \
-	else echo "make: setpriv or prlimit was not found; nothing is tested as an ordinary user (util-linux)" >&2; fi; \
+	@builds=; lints=; tests=; \
 	if command -v $(MAVEN) >/dev/null && java/jdk >/dev/null; then builds="$$builds java-build"; tests="$$tests java-tests"; \
 	else echo "make: Maven or a JDK 25 was not found; the Netty transport is not tested" >&2; fi; \
 	if command -v $(DOTNET) >/dev/null; then builds="$$builds dotnet-build"; tests="$$tests dotnet-tests"; \
 	elif test -n "$${CI:-}"; then echo "make: dotnet was not found; $(DOTNET_REMEDY)" >&2; exit 1; \
 	else echo "make: dotnet was not found; the Kestrel transport is not tested ($(DOTNET_REMEDY))" >&2; fi; \
-	if command -v $(GO) >/dev/null; then builds="$$builds capi"; lints=go-lints; tests="$$tests go-tests"; \
+	if command -v $(GO) >/dev/null; then builds="$$builds capi go-tools"; lints=go-lints; tests="$$tests go-tests"; \
 	else echo "make: go was not found; the Go module is not tested (https://go.dev/dl, 1.26 or newer)" >&2; fi; \
 	side_by_side="$(MAKE) --no-print-directory --output-sync=target"; \
 	$$side_by_side --jobs=2 rust-build $$builds && \
 	$(MAKE) --no-print-directory rust-tests-that-measure && \
-	$$side_by_side --jobs=4 rust-tests $$as_user $$lints loom-check && \
+	$$side_by_side --jobs=4 rust-tests $$lints && \
 	{ test -z "$$tests" || $$side_by_side --jobs=4 $$tests; }
 
 rust-build: toolchain
 	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --profile test -- --deny warnings
+	@$(STAGE) "lints of what loom runs" $(CARGO) clippy $(addprefix --package ,$(LOOM_PACKAGES)) --lib --no-deps --profile test -- \
+		--cfg quoit_loom --deny warnings
 	@RUSTDOCFLAGS="--deny warnings" $(STAGE) documentation $(CARGO) doc --profile test --package quoit --package quoit-async --no-deps --features $(ASYNC_FEATURES)
 	@$(STAGE) "building the Rust tests" $(CARGO) test --workspace --no-run
 
@@ -89,27 +88,7 @@ rust-tests-that-measure: toolchain
 	@$(STAGE) "the Rust tests that measure" $(CARGO) test --workspace --lib --bins --tests -- lab_
 
 rust-tests: toolchain
-	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" $(CARGO) test --workspace -- --skip lab_
-
-# What `make test` runs as root, once more. The tests of the simulator and of the lab's peers are left out, as they need no
-# privileges, and so are those of the documentation. Crates that enable features of shared dependencies are listed here: without
-# them, cargo would build those dependencies once more with fewer features.
-USER_TESTS := --package quoit $(addprefix --package quoit-,async capi cli host lab load report serve workload)
-
-test-user: toolchain ## Run the tests of the core, async Rust, the C ABI and the program as an ordinary user, with a user's limits
-	@for program in setpriv prlimit; do command -v $$program >/dev/null || { \
-		echo "make: $$program was not found; install util-linux (Debian: apt install util-linux)" >&2; exit 1; }; done
-	@# Examples too, as programs, which the tests start: `--examples` below would make test binaries of them.
-	$(CARGO) test $(USER_TESTS) --no-run
-	@.ci/as-user test -r $(TARGET)/debug/deps -a -r Cargo.toml || { \
-		echo "make: a user without privileges cannot read $(CURDIR) or $(TARGET); put both where everybody can" >&2; \
-		exit 1; }
-	@# What the lab measures, and bytes by the gigabyte, depend on the machine and not on who runs it. Nor does what an older kernel
-	@# lacks or a small limit holds back; memory that is registered and kernel threads that poll do.
-	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the tests as an ordinary user" $(CARGO) --config 'target."cfg(all())".runner = "$(CURDIR)/.ci/as-user"' \
-		test $(USER_TESTS) --lib --bins --tests -- --skip lab_ --skip a_gibibyte --skip a_file_range_of_more_than_two_gibibytes \
-		--skip a_client_that_does_not_read_costs_bounded_memory --skip uring_oldest:: --skip uring_without_ \
-		--skip uring_tiny_ --skip epoll_tiny_
+	@RUST_TEST_THREADS=$$((2 * $$(nproc))) $(STAGE) "the Rust tests" env CARGO=$(CARGO) .ci/rust-tests
 
 bench: toolchain ## Measure both engines against minimal hand-written servers; takes an hour or two
 	@$(CARGO) build --release --package quoit-cli --package floor-epoll --package floor-uring
@@ -135,6 +114,8 @@ capi: toolchain ## Build the C library into target/capi: include, lib (shared an
 GO ?= go
 # Modules below go/, each tested by itself; those that have dependencies are apart from the one that users import.
 GO_MODULES = $(patsubst %/go.mod,%,$(shell find go dist -name go.mod -not -path 'go/doors/*'))
+# Those that are tested under the race detector.
+GO_RACED := go go/fasthttp go/tests
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GO_TOOLS := $(CURDIR)/target/go-tools
 
@@ -157,25 +138,31 @@ go-tests:
 go-lints:
 	@$(STAGE) "Go's lints" $(MAKE) --no-print-directory go-vet
 
-# What a vet has compiled, its tests do not compile once more; under the race detector all is compiled again.
-go-vet:
+go-tools:
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
-	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
 	@GOBIN=$(GO_TOOLS) $(GO) install $(STATICCHECK) || \
 		echo "make: staticcheck could not be fetched; the Go sources are linted by go vet alone" >&2
+
+# What a vet has compiled, its tests do not compile once more; under the race detector all is compiled again: what users import is
+# tested so, and the examples are in doors-go.
+go-vet: go-tools
+	@unformatted=$$(gofmt -l go); test -z "$$unformatted" || { echo "make: run gofmt -w on: $$unformatted" >&2; exit 1; }
 	@set -e; for module in $(GO_MODULES); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; $(GO) vet ./...; \
-		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; $(GO) build -race ./...; done
+		if test -x $(GO_TOOLS)/staticcheck; then $(GO_TOOLS)/staticcheck ./...; fi; done
+	@set -e; for module in $(GO_RACED); do cd $(CURDIR)/$$module; $(GO) build -race ./...; done
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do echo "go: $$build"; $(GO) vet $$build ./...; done
 	@set -e; cd go; export CGO_ENABLED=0; echo "go: CGO_ENABLED=0"; $(GO) vet ./...; (cd nocgo; $(GO) vet ./...); \
-		for system in darwin windows; do echo "go: GOOS=$$system"; GOOS=$$system $(GO) vet ./...; done
+		echo "go: on macOS and Windows"; (cd tests; $(GO) build -o $(GO_TOOLS)/typecheck ./typecheck); $(GO_TOOLS)/typecheck darwin windows
 
 # Go remembers results, and does not see that the library is another one: hence -count=1.
 go-loaded:
-	@set -e; for module in $(GO_MODULES); do \
+	@set -e; for module in $(GO_RACED); do \
 		echo "go: $$module"; cd $(CURDIR)/$$module; \
 		$(WITH_LIBRARY) GORACE=atexit_sleep_ms=100 $(GO) test -count=1 -race ./...; done
+	@set -e; for module in $(filter-out $(GO_RACED),$(GO_MODULES)); do \
+		echo "go: $$module"; cd $(CURDIR)/$$module; $(WITH_LIBRARY) $(GO) test -count=1 ./...; done
 
 go-linked:
 	@set -e; cd go; for build in "-tags=quoit_static" "-tags=quoit_std"; do \
@@ -266,6 +253,10 @@ doors-go: capi door-peers
 	@command -v $(GO) >/dev/null || { \
 		echo "make: go was not found; install Go 1.26 or newer (https://go.dev/dl) and try again" >&2; exit 1; }
 	cd go/doors && $(GO) vet ./... && $(GO_DOORS) $(GO) test -timeout 20m ./...
+	cd go/examples && $(WITH_LIBRARY) $(GO) test -race -count=1 ./...
+	cd go/prometheus && $(WITH_LIBRARY) $(GO) test -race -count=1 ./...
+	@# `make test` finds what does not compile there; this finds the rest.
+	cd go && for system in darwin windows; do CGO_ENABLED=0 GOOS=$$system $(GO) vet ./... || exit 1; done
 
 doors-websocket: capi door-peers
 	@command -v $(GO) >/dev/null || { \
@@ -474,23 +465,13 @@ deny: toolchain ## Check licences, advisories and doubled versions of all depend
 # What loom runs takes its types in place of the standard library's, so the cfg is given to one test program, not to what it
 # depends on.
 LOOM := quoit:sync quoit-async:mailbox
+LOOM_PACKAGES = $(foreach models,$(LOOM),$(firstword $(subst :, ,$(models))))
 
 loom: toolchain ## Try every order in which threads can meet in the core and in quoit-async, with loom; minutes
 	@set -e; for models in $(LOOM); do \
 		program=$$($(CARGO) rustc --profile test --lib --package $${models%:*} --message-format json-render-diagnostics -- --cfg quoit_loom | \
 			sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'); test -n "$$program"; \
 		(cd crates/$${models%:*} && $$program $${models#*:}::); done
-
-# `make test` does not run them, but they go on compiling: unoptimised, which takes least. So is what they depend on, most of which is
-# built once more, as one package enables fewer features than all do.
-loom-check: toolchain
-	@$(STAGE) "whether loom's tests compile" $(MAKE) --no-print-directory loom-build
-
-loom-build:
-	@set -e; for models in $(LOOM); do \
-		$(CARGO) --config profile.test.opt-level=0 --config profile.test.package.proptest.opt-level=0 \
-			rustc --quiet --profile test --lib --package $${models%:*} -- --cfg quoit_loom --deny warnings; \
-	done
 
 # What meets no system call: the rest of their tests say so, or stand in modules that are not listed. Miri is slow, so that a few
 # random cases have to do, and those that take many steps each are left out.

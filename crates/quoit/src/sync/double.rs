@@ -205,8 +205,11 @@ struct Edge {
     change: loom::sync::Condvar,
 }
 
-/// The edges of the present execution, by the numbers that stand for descriptors.
-static EDGES: LazyLock<Mutex<VecDeque<(RawFd, Arc<Edge>)>>> = LazyLock::new(Mutex::default);
+/// Edges by the numbers that stand for descriptors, in ascending order.
+type Edges = VecDeque<(RawFd, Arc<Edge>)>;
+
+/// Those of the present execution.
+static EDGES: LazyLock<Mutex<Edges>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug)]
 pub(crate) struct Eventfd {

@@ -4,25 +4,25 @@
 //! Compiled with `--cfg quoit_loom`, these are doubles under which loom tries every order in which threads can meet, and
 //! every value that the memory model lets a load see (`make loom`). In every other build they are the real ones.
 
-#[cfg(not(quoit_loom))]
+#[cfg(not(all(test, quoit_loom)))]
 mod eventfd;
 
-#[cfg(not(quoit_loom))]
+#[cfg(not(all(test, quoit_loom)))]
 mod real {
     pub(crate) use super::eventfd::Eventfd;
     pub(crate) use crossbeam_queue::ArrayQueue;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
     pub(crate) use std::thread::yield_now;
 }
-#[cfg(not(quoit_loom))]
+#[cfg(not(all(test, quoit_loom)))]
 pub(crate) use real::*;
 
-#[cfg(quoit_loom)]
+#[cfg(all(test, quoit_loom))]
 mod double;
-#[cfg(quoit_loom)]
+#[cfg(all(test, quoit_loom))]
 pub(crate) use double::*;
 
-#[cfg(quoit_loom)]
+#[cfg(all(test, quoit_loom))]
 #[cfg(test)]
 mod tests;
 

@@ -27,6 +27,13 @@ class PackedJarTest {
     private static final String BY_JNI = "-Dio.quoit.netty.access=jni";
     private static final String BY_FFM = "-Dio.quoit.netty.access=ffm";
 
+    /** A program that ends at once is not worth what the best compiler and collector take to begin: half of its time. */
+    private static List<String> starting(String java, String... options) {
+        List<String> all = new ArrayList<>(List.of(java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"));
+        all.addAll(List.of(options));
+        return all;
+    }
+
     private static List<String> jars() {
         return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
                 .filter(part -> part.contains("netty") || part.endsWith("classes"))
@@ -54,8 +61,7 @@ class PackedJarTest {
     }
 
     private static List<String> command(String java, String... options) {
-        List<String> all = new ArrayList<>(List.of(java));
-        all.addAll(List.of(options));
+        List<String> all = starting(java, options);
         all.addAll(List.of("-cp", String.join(File.pathSeparator, jars()), "consumer.Consumer"));
         return all;
     }
@@ -86,8 +92,7 @@ class PackedJarTest {
     }
 
     private static List<String> asModules(String java, String... options) {
-        List<String> command = new ArrayList<>(List.of(java));
-        command.addAll(List.of(options));
+        List<String> command = starting(java, options);
         List<String> modules = jars().stream().filter(part -> part.endsWith(".jar")).toList();
         List<String> classes = jars().stream().filter(part -> !part.endsWith(".jar")).toList();
         command.addAll(List.of(
