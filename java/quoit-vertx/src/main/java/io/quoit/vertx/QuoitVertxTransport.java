@@ -27,6 +27,8 @@ import io.vertx.core.net.ClientOptionsBase;
 import io.vertx.core.net.NetServerOptions;
 import io.vertx.core.net.SocketAddress;
 import io.vertx.core.transport.Transport;
+import java.net.NetworkInterface;
+import java.net.SocketException;
 
 /**
  * Quoit as Vert.x's transport: {@code Vertx.builder().withTransport(new QuoitVertxTransport()).build()}. Where Quoit cannot be
@@ -134,6 +136,26 @@ public final class QuoitVertxTransport implements Transport {
                 channel.config().setOption(QuoitChannelOption.SO_REUSEPORT, true);
             }
             io.vertx.core.spi.transport.Transport.super.configure(channel, options);
+            // Vert.x itself sets these on its transport of NIO alone.
+            if (options.getMulticastTimeToLive() != -1) {
+                channel.config().setTimeToLive(options.getMulticastTimeToLive());
+            }
+            if (options.getMulticastNetworkInterface() != null) {
+                channel.config().setNetworkInterface(networkInterface(options.getMulticastNetworkInterface()));
+            }
+        }
+
+        private static NetworkInterface networkInterface(String name) {
+            NetworkInterface found;
+            try {
+                found = NetworkInterface.getByName(name);
+            } catch (SocketException failure) {
+                throw new IllegalArgumentException("the network interface " + name + " cannot be found", failure);
+            }
+            if (found == null) {
+                throw new IllegalArgumentException("there is no network interface " + name);
+            }
+            return found;
         }
 
         @Override

@@ -1,16 +1,20 @@
 package io.quoit.vertx;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelConfig;
 import io.netty.channel.ChannelOption;
+import io.netty.channel.socket.DatagramChannel;
+import io.netty.channel.socket.InternetProtocolFamily;
 import io.quoit.netty.QuoitChannelOption;
 import io.quoit.netty.QuoitEngine;
 import io.quoit.netty.QuoitIoHandlerConfig;
 import io.vertx.core.Future;
 import io.vertx.core.Vertx;
+import io.vertx.core.VertxBuilder;
 import io.vertx.core.VertxOptions;
 import io.vertx.core.buffer.Buffer;
 import io.vertx.core.datagram.DatagramSocket;
@@ -20,6 +24,7 @@ import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientResponse;
 import io.vertx.core.http.HttpMethod;
 import io.vertx.core.http.HttpServer;
+import io.vertx.core.internal.VertxInternal;
 import io.vertx.core.internal.net.NetSocketInternal;
 import io.vertx.core.net.NetClient;
 import io.vertx.core.net.NetClientOptions;
@@ -27,9 +32,13 @@ import io.vertx.core.net.NetServer;
 import io.vertx.core.net.NetServerOptions;
 import io.vertx.core.net.NetSocket;
 import io.vertx.core.net.SocketAddress;
+import io.vertx.core.spi.transport.Transport;
+import java.net.InetAddress;
+import java.net.NetworkInterface;
 import java.nio.file.Path;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -157,6 +166,57 @@ class QuoitVertxTransportTest {
         } finally {
             await(vertx.close());
             await(other.close());
+        }
+    }
+
+    /** Those of multicast, which Vert.x sets on NIO alone: there first, and the same on this transport. */
+    @Test
+    @SuppressWarnings("deprecation")
+    void multicastGoesByTheInterfaceAndAsFarAsTheOptionsSay() throws Exception {
+        String loopback =
+                NetworkInterface.getByInetAddress(InetAddress.getLoopbackAddress()).getName();
+        DatagramSocketOptions options =
+                new DatagramSocketOptions().setMulticastNetworkInterface(loopback).setMulticastTimeToLive(7);
+        for (String side : new String[] {"NIO", "URING", "EPOLL"}) {
+            VertxBuilder builder = Vertx.builder();
+            if (!side.equals("NIO")) {
+                builder.withTransport(new QuoitVertxTransport(
+                        QuoitIoHandlerConfig.defaults().withEngine(QuoitEngine.valueOf(side))));
+            }
+            Vertx vertx = builder.build();
+            try {
+                Transport transport = ((VertxInternal) vertx).transport();
+                DatagramChannel channel = transport.datagramChannel(InternetProtocolFamily.IPv4);
+                transport.configure(channel, options);
+                assertEquals(7, channel.config().getTimeToLive(), side);
+                assertEquals(loopback, channel.config().getNetworkInterface().getName(), side);
+                channel.unsafe().closeForcibly();
+
+                // The group is joined by the interface that is set, as the address tells of none, and found by it.
+                CompletableFuture<String> received = new CompletableFuture<>();
+                DatagramSocket member = await(vertx.createDatagramSocket(options).listen(0, "0.0.0.0"));
+                member.handler(packet -> received.complete(packet.data().toString()));
+                await(member.listenMulticastGroup("239.192.7.7"));
+                DatagramSocket sender = vertx.createDatagramSocket(options);
+                await(sender.send(side, member.localAddress().port(), "239.192.7.7"));
+                assertEquals(side, received.get(PATIENCE_SECONDS, TimeUnit.SECONDS));
+            } finally {
+                await(vertx.close());
+            }
+        }
+    }
+
+    @Test
+    void aMulticastInterfaceThatIsNotThereIsRefused() throws Exception {
+        DatagramSocketOptions options = new DatagramSocketOptions().setMulticastNetworkInterface("nowhere0");
+        for (boolean ours : new boolean[] {false, true}) {
+            VertxBuilder builder = Vertx.builder();
+            Vertx vertx = (ours ? builder.withTransport(new QuoitVertxTransport()) : builder).build();
+            try {
+                assertThrows(RuntimeException.class, () -> vertx.createDatagramSocket(options), "ours " + ours);
+            } finally {
+                await(vertx.close());
+            }
         }
     }
 

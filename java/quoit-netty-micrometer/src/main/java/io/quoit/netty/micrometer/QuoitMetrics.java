@@ -23,9 +23,10 @@ import java.util.function.ToLongFunction;
  * The figures of Quoit's loops as Micrometer's meters: {@code quoit.enters}, {@code quoit.submissions} and so on, with the
  * tags {@code loop} and {@code engine}; of histograms, which {@code docs/netty.md} lists, {@code quoit.write.bytes.count} and
  * {@code .sum}, and the gauges {@code quoit.write.bytes} with the tag {@code phi} 0.5, 0.99 and 1: percentiles since the loop
- * was made, true to a power of two. Bind it when the event loop groups run: it registers the loops that there are. A
- * loop that has ended has the value 0 in gauges, and in counters the last one that was read, until another loop on the same
- * engine is given its number.
+ * was made, true to a power of two. {@code quoit.loops} is the number of loops that run. Bind it at any time: an event loop
+ * has meters once it has begun, which it does with its first task, and any of these meters has been read since. A loop that
+ * has ended has the value 0 in gauges, and in counters the last one that was read, until another loop on the same engine is
+ * given its number.
  */
 public final class QuoitMetrics implements MeterBinder {
     private static final String PREFIX = "quoit.";
@@ -41,6 +42,9 @@ public final class QuoitMetrics implements MeterBinder {
     private final Map<Key, QuoitLoopSnapshot> last = new HashMap<>();
 
     private final Set<Key> running = new HashSet<>();
+    /** Whom this is bound to, with the loops that have meters there. */
+    private final Map<MeterRegistry, Set<Key>> bound = new HashMap<>();
+
     private long taken;
 
     /** A binder of all loops of this process. */
@@ -48,25 +52,51 @@ public final class QuoitMetrics implements MeterBinder {
 
     @Override
     public void bindTo(MeterRegistry registry) {
-        for (QuoitLoopSnapshot loop : take()) {
-            Key key = key(loop);
-            Tags tags = Tags.of(
-                    "loop", String.valueOf(loop.loop()), "engine", loop.engine().name().toLowerCase(Locale.ROOT));
-            for (QuoitMetric metric : loop.metrics()) {
-                String name = PREFIX + metric.name().replace('_', '.');
-                if (metric.gauge()) {
-                    Gauge.builder(name, this, binder -> binder.gauge(key, shot -> shot.value(metric.name())))
-                            .description(metric.about())
-                            .tags(tags)
-                            .strongReference(true)
-                            .register(registry);
-                } else {
-                    bind(registry, name, metric.about(), tags, key, shot -> shot.value(metric.name()));
+        synchronized (this) {
+            bound.computeIfAbsent(registry, none -> new HashSet<>());
+            take();
+        }
+        // Read also where no loop has begun yet, so that those are found that begin.
+        Gauge.builder(PREFIX + "loops", this, QuoitMetrics::loops)
+                .description("event loops that run")
+                .strongReference(true)
+                .register(registry);
+        bindNew();
+    }
+
+    /** Gives meters to the loops that have begun. Without the lock: a registry has its own, and may ask for a value in it. */
+    private void bindNew() {
+        Map<MeterRegistry, List<QuoitLoopSnapshot>> lacking = new HashMap<>();
+        synchronized (this) {
+            bound.forEach((registry, known) -> {
+                List<QuoitLoopSnapshot> begun =
+                        running.stream().filter(known::add).map(last::get).toList();
+                if (!begun.isEmpty()) {
+                    lacking.put(registry, begun);
                 }
+            });
+        }
+        lacking.forEach((registry, loops) -> loops.forEach(loop -> bind(registry, loop)));
+    }
+
+    private void bind(MeterRegistry registry, QuoitLoopSnapshot loop) {
+        Key key = key(loop);
+        Tags tags =
+                Tags.of("loop", String.valueOf(loop.loop()), "engine", loop.engine().name().toLowerCase(Locale.ROOT));
+        for (QuoitMetric metric : loop.metrics()) {
+            String name = PREFIX + metric.name().replace('_', '.');
+            if (metric.gauge()) {
+                Gauge.builder(name, this, binder -> binder.gauge(key, shot -> shot.value(metric.name())))
+                        .description(metric.about())
+                        .tags(tags)
+                        .strongReference(true)
+                        .register(registry);
+            } else {
+                bind(registry, name, metric.about(), tags, key, shot -> shot.value(metric.name()));
             }
-            for (QuoitHistogram histogram : loop.histograms()) {
-                bind(registry, tags, key, histogram);
-            }
+        }
+        for (QuoitHistogram histogram : loop.histograms()) {
+            bind(registry, tags, key, histogram);
         }
     }
 
@@ -93,23 +123,38 @@ public final class QuoitMetrics implements MeterBinder {
                 .register(registry);
     }
 
-    private synchronized double gauge(Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
+    private double loops() {
         refresh();
-        return running.contains(key) ? figure.applyAsLong(last.get(key)) : 0;
-    }
-
-    private synchronized double counter(Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
-        refresh();
-        return figure.applyAsLong(last.get(key));
-    }
-
-    private void refresh() {
-        if (System.nanoTime() - taken > FRESH_NANOS) {
-            take();
+        synchronized (this) {
+            return running.size();
         }
     }
 
-    private synchronized List<QuoitLoopSnapshot> take() {
+    private double gauge(Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
+        refresh();
+        synchronized (this) {
+            return running.contains(key) ? figure.applyAsLong(last.get(key)) : 0;
+        }
+    }
+
+    private double counter(Key key, ToLongFunction<QuoitLoopSnapshot> figure) {
+        refresh();
+        synchronized (this) {
+            return figure.applyAsLong(last.get(key));
+        }
+    }
+
+    private void refresh() {
+        synchronized (this) {
+            if (System.nanoTime() - taken <= FRESH_NANOS) {
+                return;
+            }
+            take();
+        }
+        bindNew();
+    }
+
+    private void take() {
         List<QuoitLoopSnapshot> loops = Quoit.loops();
         taken = System.nanoTime();
         running.clear();
@@ -117,7 +162,6 @@ public final class QuoitMetrics implements MeterBinder {
             running.add(key(loop));
             last.put(key(loop), loop);
         }
-        return loops;
     }
 
     private static Key key(QuoitLoopSnapshot loop) {

@@ -45,7 +45,7 @@ class QuoitMetricsTest {
             }
             assertEquals(2, registry.find("quoit.flush.nanos.sum").functionCounters().size());
             // What each loop has, and nothing besides.
-            Set<String> names = new TreeSet<>();
+            Set<String> names = new TreeSet<>(Set.of("quoit.loops"));
             QuoitLoopSnapshot loop = Quoit.loops().get(0);
             loop.metrics().forEach(metric -> names.add(meter(metric.name())));
             for (QuoitHistogram histogram : loop.histograms()) {
@@ -90,6 +90,34 @@ class QuoitMetricsTest {
             assertTrue(registry.get("quoit.pool.slots").tag("engine", "uring").gauge().value() > 0);
         } finally {
             next.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+    }
+
+    /** An event loop begins with its first task: most of a server's with its first clients, and some with groups of later. */
+    @Test
+    void loopsThatBeginLaterHaveTheirMetersToo() throws Exception {
+        SimpleMeterRegistry registry = new SimpleMeterRegistry();
+        new QuoitMetrics().bindTo(registry);
+        EventLoopGroup group = new MultiThreadIoEventLoopGroup(2, QuoitIoHandler.newFactory());
+        try {
+            for (int loops = 1; loops <= 2; loops++) {
+                group.next().submit(() -> {}).sync();
+                awaitLoops(registry, loops);
+                assertEquals(loops, registry.find("quoit.turns").functionCounters().size());
+                assertEquals(3 * loops, registry.find("quoit.turn.events").tagKeys("phi").gauges().size());
+            }
+        } finally {
+            group.shutdownGracefully(0, 1, TimeUnit.SECONDS).sync();
+        }
+        awaitLoops(registry, 0);
+        assertEquals(2, registry.find("quoit.turns").functionCounters().size());
+    }
+
+    private static void awaitLoops(SimpleMeterRegistry registry, int loops) {
+        long giveUp = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (registry.get("quoit.loops").gauge().value() != loops) {
+            assertTrue(System.nanoTime() < giveUp, "the number of loops");
+            Thread.onSpinWait();
         }
     }
 
