@@ -195,6 +195,30 @@ func TestUnixSocketsAreThoseOfPackageNet(t *testing.T) {
 	})
 }
 
+// A Unix socket without a name is given one, which can be dialled.
+func TestAUnixSocketWithoutANameIsThatOfPackageNet(t *testing.T) {
+	compareDoors(t, nil, func(r *recorder, d *door) {
+		l, err := d.listen("unix", "")
+		if err != nil {
+			r.see("listen", err)
+			return
+		}
+		defer l.Close()
+		name := l.Addr().String()
+		r.see("local", l.Addr().Network(), name[0] == '@', len(name) > 1)
+		conn, err := d.dial(r.t.Context(), "unix", name)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer conn.Close()
+		other := r.accept(l)
+		r.see("as text", other.LocalAddr().String() == name, conn.RemoteAddr().String() == name)
+		r.see("close", l.Close())
+		_, err = d.dial(r.t.Context(), "unix", name)
+		r.see("nobody", err)
+	})
+}
+
 // Dialling: what fails, and how.
 func TestDiallingFailsAsWithPackageNet(t *testing.T) {
 	compareDoors(t, nil, func(r *recorder, d *door) {

@@ -158,9 +158,12 @@ func (c *Conn) Buffered() int { return len(c.in.unread) }
 // the same, that ends with ErrFull where there is no room for the rest: call it again in OnWritable. It implements
 // io.WriterTo. Loop.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
-	total := int64(0)
+	total, part := int64(0), keptSize
+	if to, is := w.(*Conn); is {
+		part = min(part, to.home.settings().highWater) // more it never takes at once
+	}
 	for len(c.in.unread) > 0 {
-		n, err := w.Write(c.in.unread[:min(len(c.in.unread), keptSize)])
+		n, err := w.Write(c.in.unread[:min(len(c.in.unread), part)])
 		total += int64(c.Discard(n))
 		if err != nil {
 			return total, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +59,42 @@ func TestADialThatNobodyAnswersEndsWithItsContext(t *testing.T) {
 		giveUp()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("a dial that was given up ends with %v", err)
+		}
+	})
+}
+
+// A dialer that has as many connections as it may says what the limit is, and dials again when there is room.
+func TestADialAtTheLimitOfConnections(t *testing.T) {
+	onLibraryEngines(t, func(t *testing.T, engine quoit.Option) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		dialer := newDialer(t, engine, quoit.WithConnections(1))
+		first, err := dialer.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = dialer.Dial("tcp", listener.Addr().String())
+		if !errors.Is(err, quoit.ErrLimit) || !strings.Contains(err.Error(), "WithConnections") {
+			t.Error(err)
+		}
+		peer, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer.Close()
+		first.Close()
+		for end := time.Now().Add(patience); ; runtime.Gosched() {
+			again, err := dialer.Dial("tcp", listener.Addr().String())
+			if err == nil {
+				again.Close()
+				return
+			}
+			if !errors.Is(err, quoit.ErrLimit) || time.Now().After(end) {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -268,11 +268,26 @@ func (d *Dialer) dial(ctx context.Context, network, target string) (*NetConn, er
 		if err != nil {
 			return nil, err
 		}
+		if isItself(n) {
+			_ = n.Abort() // or it has ended
+			return nil, errRefused
+		}
 		return n.handle(), nil
 	case <-ctx.Done():
 		_ = c.Abort() // or it has come to an end meanwhile
 		return nil, ctx.Err()
 	}
+}
+
+// isItself is whether a connection was given the port that it connects to, and so has reached itself: a port of which that can be
+// so is nobody's, so that the next attempt would be refused. Package net makes that one.
+func isItself(n *netConn) bool {
+	local, isTCP := n.conn.local.(*net.TCPAddr)
+	if !isTCP {
+		return false
+	}
+	remote, isTCP := n.conn.remote.(*net.TCPAddr)
+	return isTCP && local.Port != 0 && local.Port == remote.Port && local.IP.Equal(remote.IP)
 }
 
 // dialSink is a netSink that also reports how the attempt went.

@@ -44,6 +44,8 @@ var (
 	errTimeout error = os.ErrDeadlineExceeded
 	// errReset is that of a connection that the peer has reset.
 	errReset error = syscall.ECONNRESET
+	// errRefused is that of an attempt where nobody listens.
+	errRefused error = syscall.ECONNREFUSED
 )
 
 // asCall makes of an error of the kernel what package net makes of it: code that looks for connections that broke finds them by

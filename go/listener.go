@@ -84,6 +84,14 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 		l.std, err = config.listenStd(network, address)
 		return err
 	}
+	if network == "unix" && address == "" && config.file == nil {
+		given, err := unnamedUnix()
+		if err != nil {
+			return err
+		}
+		defer given.Close()
+		config.file, config.reusePort = given, false
+	}
 	var bound string
 	if config.file == nil {
 		bound, err = bindAddress(network, address)
@@ -104,6 +112,16 @@ func (l *Listener) listen(network, address string, config *config) (err error) {
 	l.listening = listening
 	l.holdIfLong() // it accepts already
 	return nil
+}
+
+// unnamedUnix is a Unix socket that listens at a name which the kernel has chosen. The library listens at names that it is told.
+func unnamedUnix() (*os.File, error) {
+	listener, err := net.Listen("unix", "")
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	return listener.(*net.UnixListener).File()
 }
 
 // accept takes a connection from a loop.

@@ -221,7 +221,7 @@ func (l *nativeLoop) listenerClosed(event *native.Event) {
 func (l *nativeLoop) refused(event *native.Event) {
 	if c := l.dialling[event.Token]; c != nil {
 		delete(l.dialling, event.Token)
-		err := error(ErrLimit)
+		err := fmt.Errorf("%w: its loop has as many connections as WithConnections says", ErrLimit)
 		if event.Reason == native.RefusedError {
 			err = syscall.Errno(-event.Error)
 		}

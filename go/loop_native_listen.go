@@ -4,6 +4,7 @@ package quoit
 
 import (
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,6 +26,11 @@ func (l *nativeLoop) streamOptions(config *config) native.StreamOptions {
 // listen implements backend: the first loop accepts, and each connection goes to the loop with the fewest; or each
 // loop accepts from a socket of its own.
 func (l *nativeLoop) listen(to *listening) error {
+	if strings.HasPrefix(to.address, "unix:") {
+		shared := *to.config // one path has one socket
+		shared.reusePort = false
+		to.config = &shared
+	}
 	var flags uint32
 	if to.config.reusePort {
 		flags |= native.BindReusePort

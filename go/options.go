@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -136,9 +137,12 @@ func (c *config) keepAliveConfig() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: c.keepAlive, Interval: c.keepAlive, Count: 9}
 }
 
-// listenStd is net.Listen, with WithKeepAlive.
+// listenStd is net.Listen, with WithKeepAlive and WithReusePort.
 func (c *config) listenStd(network, address string) (net.Listener, error) {
 	with := net.ListenConfig{KeepAlive: -1, KeepAliveConfig: c.keepAliveConfig()}
+	if c.reusePort && strings.HasPrefix(network, "tcp") {
+		with.Control = setReusePort
+	}
 	return with.Listen(context.Background(), network, address)
 }
 
@@ -213,11 +217,12 @@ func WithWaterMarks(high, low int) Option {
 func WithInboundLimit(bytes int) Option { return func(c *config) { c.inbound = bytes } }
 
 // WithReusePort gives each loop a listening socket of its own (SO_REUSEPORT): a second server on the port gets no
-// error, and what is queued at a loop's end is reset. TCP only. Default: one socket, whose connections go to the loop
-// with the fewest.
+// error, and what is queued at a loop's end is reset. It is of TCP only, and for Unix sockets changes nothing; on EngineStd there
+// is one socket with it, on Linux. Default: one socket, whose connections go to the loop with the fewest.
 func WithReusePort() Option { return func(c *config) { c.reusePort = true } }
 
-// WithBacklog sets how many connections may wait to be accepted. Default: 4,096, and the kernel's limit.
+// WithBacklog sets how many connections may wait to be accepted; on EngineStd it is the kernel's limit that says so. Default:
+// 4,096, and the kernel's limit.
 func WithBacklog(number int) Option { return func(c *config) { c.backlog = number } }
 
 // WithNoDelay sets TCP_NODELAY on connections. Default: true.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -40,6 +41,39 @@ func TestOptionsServeTheSame(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With WithReusePort a second server on a port of TCP gets no error, and a Unix socket is as without it, on any number of loops.
+func TestReusePort(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		first := start(t, echoes(), engine, quoit.WithReusePort())
+		unix := "unix:" + filepath.Join(t.TempDir(), "socket")
+		for _, address := range []string{first.Addr().String(), unix} {
+			server, err := quoit.Start(address, echoes(), engine, quoit.WithReusePort(), quoit.WithLoops(2), quiet())
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			for range 4 {
+				client := dial(t, server.Addr())
+				roundTrip(t, client, "hello")
+				client.Close()
+			}
+			shutDown(t, server)
+		}
+	})
+}
+
+// What comes is more at once than the low marks let be queued, and is passed on in parts all the same.
+func TestWriteToWithLowWaterMarks(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		for _, marks := range [][2]int{{1, 0}, {100, 99}, {1000, 10}} {
+			server := start(t, echoes(), engine, quoit.WithWaterMarks(marks[0], marks[1]))
+			client := dial(t, server.Addr())
+			roundTrip(t, client, string(make([]byte, 5000)))
+			client.Close()
+		}
+	})
 }
 
 // TestNothingIsLostInAChaos has many goroutines do what they like with many connections; in the end nothing is left.

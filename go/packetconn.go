@@ -396,7 +396,11 @@ func (p *PacketConn) reachable(to peer) error {
 // WithCloseLimit, and returns when the socket is closed (on the thread of its own loop, before).
 func (p *PacketConn) Close() error {
 	if p.std != nil {
-		return p.std.Close()
+		err := p.std.Close()
+		if p.ownsLoops {
+			_ = p.loops.Close() // fails only if it was called before
+		}
+		return err
 	}
 	p.mu.Lock()
 	if p.closed {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -454,5 +455,28 @@ func TestUnixDatagramsWaitForTheirReader(t *testing.T) {
 		folder := t.TempDir()
 		all(t, listenPacket(t, "unixgram", filepath.Join(folder, "writer"), engine),
 			listenPacket(t, "unixgram", filepath.Join(folder, "reader"), engine))
+	})
+}
+
+// The loops of a socket end with it, also where the socket is package net's.
+func TestTheLoopsOfAPacketConnEndWithIt(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine quoit.Option) {
+		for network, address := range map[string]string{"udp": "127.0.0.1:0", "unixgram": filepath.Join(t.TempDir(), "socket")} {
+			conn, err := quoit.ListenPacket(network, address, engine, quiet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if conn.Loops().Counters()[0] == nil {
+				t.Error(network, "the loop has no counters")
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			for end := time.Now().Add(patience); conn.Loops().Counters()[0] != nil; runtime.Gosched() {
+				if time.Now().After(end) {
+					t.Fatal(network, "its loop goes on")
+				}
+			}
+		}
 	})
 }

@@ -3,9 +3,13 @@ package fasthttp_test
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	quoit "github.com/quoit-io/quoit/go"
@@ -71,7 +75,7 @@ func shutDown(t *testing.T, engine quoit.Engine, limited *fasthttp.Server) {
 }
 
 // toShutDown starts a server for draintest.
-func toShutDown(t *testing.T, engine quoit.Engine, handler *loop.Handler) draintest.Server {
+func toShutDown(t *testing.T, engine quoit.Engine, handler quoit.Handler) draintest.Server {
 	t.Helper()
 	server, err := quoit.Start("127.0.0.1:0", handler, quoit.WithEngine(engine), quoit.WithLoops(1),
 		quoit.WithLogger(slog.New(slog.DiscardHandler)))
@@ -103,4 +107,56 @@ func TestShutdownClosesWhatWasTakenOver(t *testing.T) {
 			t.Error("it goes on")
 		}
 	})
+}
+
+// tellingOfDrains is a Handler that tells when a connection that has left the loop is told of a shutdown.
+type tellingOfDrains struct {
+	*loop.Handler
+	told chan struct{}
+}
+
+func (h tellingOfDrains) OnDrainDetached(n *quoit.NetConn) {
+	h.Handler.OnDrainDetached(n)
+	close(h.told)
+}
+
+// What is under way off the loop is responded to at a shutdown also where more requests have come behind it. fasthttp keeps a
+// response back then until it has responded to those, and its own server loses it.
+func TestShutdownAnswersWhatIsUnderWayBeforeOtherRequests(t *testing.T) {
+	for name, respond := range map[string]func(ctx *fasthttp.RequestCtx){
+		"in time": func(ctx *fasthttp.RequestCtx) { ctx.SetBodyString(draintest.Text) },
+		"late":    func(ctx *fasthttp.RequestCtx) { ctx.TimeoutError(draintest.Text) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEngines(t, func(t *testing.T, engine quoit.Engine) {
+				entered, release, told := make(chan struct{}, 2), make(chan struct{}), make(chan struct{})
+				server := toShutDown(t, engine, tellingOfDrains{loop.New(func(ctx *fasthttp.RequestCtx) {
+					entered <- struct{}{}
+					<-release
+					respond(ctx)
+				}), told})
+				busy := dial(t, server.Address)
+				io.WriteString(busy, chunks+get)
+				<-entered
+				ended := make(chan error, 1)
+				go func() { ended <- server.Shutdown() }()
+				<-told
+				close(release)
+				response, err := http.ReadResponse(busy.reader, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(response.Body); string(body) != draintest.Text || err != nil || !response.Close {
+					t.Errorf("%q, %v, closes: %v", body, err, response.Close)
+				}
+				if _, err := busy.reader.ReadByte(); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) { // the second request is not read
+					t.Error(err)
+				}
+				busy.Close()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

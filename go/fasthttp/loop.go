@@ -78,7 +78,7 @@ func New(handler fasthttp.RequestHandler, options ...Option) *Handler {
 	if h.server == nil {
 		h.server = &fasthttp.Server{}
 	}
-	h.server.Handler = handler
+	h.server.Handler = h.serveMoved
 	h.server.ConnState = h.watch(h.server.ConnState)
 	h.body = cmp.Or(max(h.server.MaxRequestBodySize, 0), fasthttp.DefaultMaxRequestBodySize)
 	h.head = cmp.Or(max(h.server.ReadBufferSize, 0), 4096)
@@ -103,6 +103,20 @@ func (h *Handler) watch(next func(net.Conn, fasthttp.ConnState)) func(net.Conn, 
 			next(n, state)
 		}
 	}
+}
+
+// serveMoved is the handler of the server. It has the last response of a connection that is to end say so: else fasthttp would keep
+// that back while more requests have come behind it.
+func (h *Handler) serveMoved(ctx *fasthttp.RequestCtx) {
+	h.handler(ctx)
+	if ctx.Hijacked() || !h.moved.Draining(ctx.Conn()) {
+		return
+	}
+	response := ctx.LastTimeoutErrorResponse()
+	if response == nil {
+		response = &ctx.Response
+	}
+	response.SetConnectionClose()
 }
 
 // peer is the connection of a RequestCtx on the loop. A handler may ask it for its addresses, and close it.
@@ -284,7 +298,7 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 		if !(wholeHeads && len(left) >= len(endOfHead)) && !bytes.Contains(left[:min(len(left), h.limit)], endOfHead) {
 			// fasthttp's parser has no verdict on a part.
 			then = waits
-			if verdict, _ := frame.Scan(left, h.limit); verdict != frame.More {
+			if verdict, _ := frame.Scan(left, h.limit); verdict != frame.More || len(left) >= h.head {
 				then = moves
 			}
 			break
@@ -344,9 +358,10 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 		from.served++
 		ending = ending || from.served >= most
 	}
-	h.handler(ctx)
+	h.call(ctx)
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
+		forget(ctx)
 		return aborts, whole
 	}
 	response := &ctx.Response
@@ -376,6 +391,26 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	return goesOn, whole
 }
 
+// call runs the handler. If that does not return, nothing else closes what its request holds.
+func (h *Handler) call(ctx *fasthttp.RequestCtx) {
+	returned := false
+	defer func() {
+		if !returned {
+			forget(ctx)
+		}
+	}()
+	h.handler(ctx)
+	returned = true
+}
+
+// forget closes what a request holds, the stream of its response and its values, unless it has timed out: then others still use it.
+func forget(ctx *fasthttp.RequestCtx) {
+	if ctx.LastTimeoutErrorResponse() == nil {
+		ctx.Request.Reset()
+		ctx.Response.Reset()
+	}
+}
+
 // forLoop is whether the server's options leave a request to the loop: it cannot do all that fasthttp's server does.
 func (h *Handler) forLoop(header *fasthttp.RequestHeader, body int) bool {
 	s := h.server
@@ -402,10 +437,12 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) after {
 		moved := h.move(c, func(n net.Conn) (bool, error) {
 			writer := bufio.NewWriter(n)
 			_, first := writer.Write(rest)
-			return !w.ending, errors.Join(first, w.stream.Write(writer), writer.Flush())
+			err := errors.Join(first, w.stream.Write(writer), writer.Flush())
+			w.reset()
+			return !w.ending, err
 		})
 		if !moved {
-			_ = w.stream.CloseBodyStream() // there is nobody left to hear of it
+			w.reset() // there is nobody left to hear of it
 		}
 		return then // and it is the goroutine's
 	case len(rest) > 0:

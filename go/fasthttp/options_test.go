@@ -1,6 +1,7 @@
 package fasthttp_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log"
@@ -81,6 +82,25 @@ func TestOptionsOfServersAsFasthttp(t *testing.T) {
 					oracle.Exchange{Name: name + ", behind another", Pieces: []string{get + request + get}, AnyEnd: true})
 			}
 			asFasthttp(t, of.configure, func(t *testing.T, stock, ours net.Addr) { oracle.HTTP(t, stock, ours, exchanges) })
+		})
+	}
+}
+
+// A head that does not end is refused as soon as it is too long, whatever the peer waits for.
+func TestALongHeadThatDoesNotEnd(t *testing.T) {
+	for _, size := range []int{0, 512, 16 << 10} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			var exchanges []oracle.Exchange
+			for _, more := range []int{0, 1, 100} {
+				head := "GET /l HTTP/1.1\r\nHost: x\r\nX: "
+				head += strings.Repeat("y", cmp.Or(size, 4096)-len(head)+more)
+				exchanges = append(exchanges,
+					oracle.Exchange{Name: fmt.Sprintf("%d more", more), Waits: true, AnyEnd: true, Pieces: []string{head}},
+					oracle.Exchange{Name: fmt.Sprintf("%d more behind another", more), Waits: true, AnyEnd: true, Pieces: []string{get + head}})
+			}
+			asFasthttp(t, func(s *fasthttp.Server) { s.ReadBufferSize = size }, func(t *testing.T, stock, ours net.Addr) {
+				oracle.HTTP(t, stock, ours, exchanges)
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +73,45 @@ func TestAStreamIsClosedWhoseConnectionHasEnded(t *testing.T) {
 			return server.Addr()
 		}, func(*fasthttp.RequestCtx) { _ = (<-connections).Abort() })
 	})
+}
+
+// What a request holds is closed behind its response: the stream of that, and its values that can be closed. So it is if its handler
+// panics, ends its goroutine, or takes the connection over. With fasthttp a panic ends the program.
+func TestWhatARequestHoldsIsClosedHoweverItEnds(t *testing.T) {
+	test := func(t *testing.T, serve func(handler fasthttp.RequestHandler) net.Addr, end func(ctx *fasthttp.RequestCtx)) {
+		body, value := make(chan struct{}), make(chan struct{})
+		address := serve(func(ctx *fasthttp.RequestCtx) {
+			ctx.SetUserValue("value", stream{closed: value})
+			ctx.SetBodyStream(stream{strings.NewReader("body"), body}, -1)
+			end(ctx)
+		})
+		io.WriteString(dial(t, address), get)
+		for name, closed := range map[string]chan struct{}{"the stream": body, "the value": value} {
+			select {
+			case <-closed:
+			case <-time.After(20 * time.Second):
+				t.Error(name, "is open")
+			}
+		}
+	}
+	for name, end := range map[string]func(ctx *fasthttp.RequestCtx){
+		"return": func(*fasthttp.RequestCtx) {},
+		"hijack": func(ctx *fasthttp.RequestCtx) { ctx.Hijack(func(net.Conn) {}) },
+		"panic":  panics,
+		"exit":   func(*fasthttp.RequestCtx) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "return" || name == "hijack" {
+				t.Run("stock", func(t *testing.T) {
+					test(t, func(handler fasthttp.RequestHandler) net.Addr {
+						return serveStock(t, &fasthttp.Server{Handler: handler, Logger: log.New(io.Discard, "", 0)})
+					}, end)
+				})
+			}
+			onEngines(t, func(t *testing.T, engine quoit.Engine) {
+				quietly := loop.WithServer(&fasthttp.Server{Logger: log.New(io.Discard, "", 0)})
+				test(t, func(handler fasthttp.RequestHandler) net.Addr { return serve(t, engine, loop.New(handler, quietly)) }, end)
+			})
+		})
+	}
 }

@@ -231,3 +231,21 @@ func TestKeepAlivesAreNotDisabledOnTheLoop(t *testing.T) {
 		}
 	})
 }
+
+// net/http closes behind a body that was longer than a handler lets it be, as the rest may be long. On the loop all of it is there.
+func TestABodyPastMaxBytesReaderKeepsTheConnection(t *testing.T) {
+	made := func() *http.Server {
+		return quietServer(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 3))
+			var over *http.MaxBytesError
+			fmt.Fprint(w, errors.As(err, &over))
+		})
+	}
+	differing(t, made, nil, func(t *testing.T, address net.Addr, stock bool) {
+		c := dial(t, address)
+		io.WriteString(c.Conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabcdef")
+		if response, body := c.answer(t, "POST"); body != "true" || response.Close != stock {
+			t.Errorf("%s, it closes: %v", body, response.Close)
+		}
+	})
+}

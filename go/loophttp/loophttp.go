@@ -51,7 +51,7 @@ func Blocking(blocks func(r *http.Request) bool) Option {
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
 // WithServer sets the http.Server for connections that leave the loops: its limits, timeouts, logger and so on. Its
-// Handler is set by New, and its ConnState called after one of New's. Default: one without limits of time.
+// Handler is set by New, its ConnState called after one of New's, and its BaseContext once. Default: one without limits of time.
 func WithServer(server *http.Server) Option { return func(h *Handler) { h.server = server } }
 
 // Handler is a quoit.Handler.
@@ -91,6 +91,11 @@ func New(handler http.Handler, options ...Option) *Handler {
 	}
 	h.heads += headSlack
 	h.times = limitsOf(h.server)
+	if base := h.server.BaseContext; base != nil {
+		// Called once, as by net/http: for the connections on the loops and for those that leave them.
+		once := sync.OnceValue(func() context.Context { return base(h.over) })
+		h.server.BaseContext = func(net.Listener) context.Context { return once() }
+	}
 	h.server.ConnState = h.watch(h.server.ConnState)
 	return h
 }
@@ -221,7 +226,7 @@ func (h *Handler) moveWhole(c *quoit.Conn) {
 		_ = c.Close() // or it is closing already
 		return
 	}
-	h.move(c, nil)
+	h.move(c)
 }
 
 // serveThere serves a turn's share of the requests that are completely there.
@@ -246,13 +251,13 @@ func (h *Handler) serveThere(c *quoit.Conn, known *state) {
 		}
 		known.times.Begun()
 		verdict, whole := frame.Scan(view, h.limit)
-		if verdict == frame.More {
+		if verdict == frame.More && (whole > 0 || len(view) < h.heads) {
 			known.requests.Need = whole
 			return
 		}
-		if verdict == frame.Move || !h.serve(c, known, view[:whole]) {
+		if verdict != frame.Whole || !h.serve(c, known, view[:whole]) {
 			known.requests.Need = -1
-			h.move(c, nil)
+			h.move(c)
 			return
 		}
 		if known.requests.Need < 0 {
@@ -394,175 +399,73 @@ func (h *Handler) logf(format string, values ...any) {
 }
 
 // Close closes the connections that have left the loops, and their http.Server. Shut the quoit.Server down first.
-func (h *Handler) Close() error { return h.server.Close() }
+func (h *Handler) Close() error {
+	err := h.server.Close()
+	h.over.abandon()
+	return err
+}
 
-// move hands the connection to the http.Server, after what is still to be written.
-func (h *Handler) move(c *quoit.Conn, first []byte) {
+// move hands the connection to the http.Server.
+func (h *Handler) move(c *quoit.Conn) {
+	if n := h.detach(c); n != nil {
+		h.over.take(n)
+	}
+}
+
+// detach takes the connection off its loop; nil if it has closed meanwhile.
+func (h *Handler) detach(c *quoit.Conn) *quoit.NetConn {
 	known := c.Context().(*state)
 	draining := known.draining
 	known.times.Forget(c)
 	n, err := c.Detach()
 	if err != nil {
-		return // it has closed meanwhile
+		return nil
 	}
 	h.moved.Add(n)
 	if draining {
 		h.moved.Drain(n)
 	}
 	h.serving.Do(func() { go h.server.Serve(h.over) })
-	h.over.take(n, first, h.times.Write, func() { h.moved.Idle(n) })
+	return n
 }
 
-func (h *Handler) moveAfter(c *quoit.Conn, first []byte, closes bool) {
-	if !closes {
-		h.move(c, first)
+// moveAfter hands the connection to the http.Server with its next request, after what is left of a response.
+func (h *Handler) moveAfter(c *quoit.Conn, rest []byte, closes bool) {
+	n := h.detach(c)
+	if n == nil {
 		return
 	}
-	c.Context().(*state).times.Forget(c)
-	n, err := c.Detach()
-	if err != nil {
-		return
-	}
-	h.moved.Add(n)
+	h.over.add(n)
 	go func() {
-		_ = writeWithin(n, first, h.times.Write) // the peer may have gone
-		h.moved.Remove(n)
-		_ = n.Close()
-	}()
-}
-
-// endMoved closes a connection that has moved and that nobody serves, as the http.Server has ended: behind what was left from the
-// loop. It does not wait.
-func (h *Handler) endMoved(connection net.Conn) {
-	go func() {
-		if rest, left := connection.(*withRest); left {
-			_ = rest.flush() // the peer may have gone
+		goesOn := h.resume(n, rest, closes)
+		h.over.remove(n)
+		if goesOn {
+			h.over.take(n)
+		} else {
+			h.endMoved(n)
 		}
-		h.moved.Remove(connection)
-		_ = connection.Close() // likewise
 	}()
 }
 
-// handedOver is the listener of the http.Server: it accepts what the loops hand over.
-type handedOver struct {
-	left   func(connection net.Conn) // what becomes of those that it does not accept any more
-	mu     sync.Mutex
-	queue  []net.Conn
-	over   bool // it accepts nothing any more
-	ready  chan struct{}
-	closed chan struct{}
-}
-
-func newHandedOver(left func(connection net.Conn)) *handedOver {
-	return &handedOver{left: left, ready: make(chan struct{}, 1), closed: make(chan struct{})}
-}
-
-// writeWithin writes what was left from the loop, in no more than the time for a response, if that is limited.
-func writeWithin(n *quoit.NetConn, rest []byte, limit time.Duration) error {
-	return limits.WriteWithin(n, limit, func() error {
+// resume writes what is left of a response, and unless the connection closes then, waits for the next request as net/http does
+// between two: its server takes one to be under way as soon as it has a connection. It returns whether there is one.
+func (h *Handler) resume(n *quoit.NetConn, rest []byte, closes bool) bool {
+	err := limits.WriteWithin(n, h.times.Write, func() error {
 		_, err := n.Write(rest)
 		return err
 	})
+	if err != nil || closes || !h.over.waits(n) {
+		return false
+	}
+	if h.times.Idle > 0 {
+		_ = n.SetReadDeadline(time.Now().Add(h.times.Idle)) // fails where waiting fails, too
+	}
+	h.moved.Idle(n)
+	return n.WaitRead() == nil && n.SetReadDeadline(time.Time{}) == nil
 }
 
-// take queues a connection; it does not wait. What is first to be written is written within the limit, and written is
-// called then.
-func (l *handedOver) take(n *quoit.NetConn, first []byte, limit time.Duration, written func()) {
-	connection := net.Conn(n)
-	if len(first) > 0 {
-		connection = &withRest{NetConn: n, rest: first, limit: limit, written: written}
-	}
-	l.mu.Lock()
-	over := l.over
-	if !over {
-		l.queue = append(l.queue, connection)
-	}
-	l.mu.Unlock()
-	if over {
-		l.left(connection)
-		return
-	}
-	select {
-	case l.ready <- struct{}{}:
-	default:
-	}
+// endMoved closes a connection that has moved and that nobody serves: it is over, or the http.Server has ended.
+func (h *Handler) endMoved(n *quoit.NetConn) {
+	h.moved.Remove(n)
+	_ = n.Close() // the peer may have gone
 }
-
-// withRest writes what was left from the loop before anything is read or written.
-type withRest struct {
-	*quoit.NetConn
-	once    sync.Once
-	rest    []byte
-	limit   time.Duration
-	written func()
-	err     error
-}
-
-func (w *withRest) flush() error {
-	w.once.Do(func() {
-		w.err = writeWithin(w.NetConn, w.rest, w.limit)
-		w.rest = nil
-		if w.err == nil {
-			w.written()
-		}
-	})
-	return w.err
-}
-
-func (w *withRest) Read(p []byte) (int, error) {
-	if err := w.flush(); err != nil {
-		return 0, err
-	}
-	return w.NetConn.Read(p)
-}
-
-func (w *withRest) Write(p []byte) (int, error) {
-	if err := w.flush(); err != nil {
-		return 0, err
-	}
-	return w.NetConn.Write(p)
-}
-
-func (w *withRest) ReadFrom(r io.Reader) (int64, error) {
-	if err := w.flush(); err != nil {
-		return 0, err
-	}
-	return w.NetConn.ReadFrom(r)
-}
-
-func (l *handedOver) Accept() (net.Conn, error) {
-	for {
-		l.mu.Lock()
-		if len(l.queue) > 0 {
-			connection := l.queue[0]
-			l.queue[0] = nil
-			l.queue = l.queue[1:]
-			l.mu.Unlock()
-			return connection, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-l.ready:
-		case <-l.closed:
-			return nil, net.ErrClosed
-		}
-	}
-}
-
-func (l *handedOver) Close() error {
-	l.mu.Lock()
-	queue := l.queue
-	l.queue = nil
-	if !l.over {
-		l.over = true
-		close(l.closed)
-	}
-	l.mu.Unlock()
-	for _, connection := range queue {
-		l.left(connection)
-	}
-	return nil
-}
-
-// Addr is that of no socket: connections come from loops.
-func (l *handedOver) Addr() net.Addr { return &net.UnixAddr{Name: "quoit", Net: "loop"} }

@@ -1,10 +1,15 @@
 package loophttp_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +89,8 @@ func TestLimitsOfTimeAsNetHTTP(t *testing.T) {
 		"IdleTimeout": {func(server *http.Server) { server.IdleTimeout = limit }, []oracle.Exchange{idle}},
 		"MaxHeaderBytes": {func(server *http.Server) { server.MaxHeaderBytes = 100 }, []oracle.Exchange{
 			{Name: "a long head", Waits: true, Pieces: []string{"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(make5000()) + "\r\n\r\n"}},
+			{Name: "a long head that does not end", Waits: true, AnyEnd: true, Pieces: []string{
+				"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(make5000())}},
 			{Name: "a head of some length", Pieces: []string{"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(make5000()[:3000]) + "\r\n\r\n"}},
 		}},
 		"DisableGeneralOptionsHandler": {func(server *http.Server) { server.DisableGeneralOptionsHandler = true },
@@ -104,4 +111,56 @@ func make5000() []byte {
 		text[index] = 'y'
 	}
 	return text
+}
+
+// The context that a server begins with is made once, as by net/http, whatever number of connections there are, on the loops and off
+// them.
+func TestTheBaseContextIsMadeOnce(t *testing.T) {
+	type key struct{}
+	var calls atomic.Int64
+	made := func() *http.Server {
+		calls.Store(0)
+		server := quietServer(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Context().Value(key{})) })
+		server.BaseContext = func(l net.Listener) context.Context {
+			if l == nil {
+				t.Error("there is no listener")
+			}
+			return context.WithValue(context.Background(), key{}, calls.Add(1))
+		}
+		return server
+	}
+	blocks := []loophttp.Option{loophttp.Blocking(func(r *http.Request) bool { return r.URL.Path == "/blocks" })}
+	differing(t, made, blocks, func(t *testing.T, address net.Addr, _ bool) {
+		for _, path := range []string{"/", "/", "/blocks", "/"} {
+			c := dial(t, address)
+			io.WriteString(c.Conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			if _, body := c.answer(t, "GET"); body != "1" {
+				t.Errorf("%s: that of call %s", path, body)
+			}
+		}
+	})
+}
+
+// Behind a response that has left the loop, the time for the head of a request begins with that, and not with the response.
+func TestTimeBetweenRequestsBehindALargeResponse(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	made := func() *http.Server {
+		server := quietServer(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 3<<20)) })
+		server.ReadHeaderTimeout = limit
+		return server
+	}
+	differing(t, made, nil, func(t *testing.T, address net.Addr, _ bool) {
+		c := dial(t, address)
+		for range 2 {
+			io.WriteString(c.Conn, plainGet)
+			if _, body := c.answer(t, "GET"); len(body) != 3<<20 {
+				t.Fatal(len(body))
+			}
+			c.SetReadDeadline(time.Now().Add(5 * limit))
+			if _, err := c.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("it is not idle: %v", err)
+			}
+			c.SetReadDeadline(time.Now().Add(patience))
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,9 +28,10 @@ type responseWriter struct {
 
 	hijacked bool
 	header   http.Header
-	status   int    // 0 as long as the header may change
-	fields   []byte // of the header as it was sent, but for those that finish decides
-	typed    bool   // it has a Content-Type, or an encoding of which the type is not guessed
+	status   int      // 0 as long as the header may change
+	fields   []byte   // of the header as it was sent, but for those that finish decides
+	wished   []string // the handler's Connection
+	typed    bool     // it has a Content-Type, or an encoding of which the type is not guessed
 	dated    bool
 	length   int64    // that the handler has set; -1 for none
 	offered  int64    // bytes that were to be written, taken or not
@@ -53,6 +55,7 @@ func (w *responseWriter) begin(h *Handler, c *quoit.Conn, known *state, of *work
 	w.work, w.body = of, &of.content
 	clear(w.header)
 	w.status, w.out, w.fields = 0, w.out[:0], w.fields[:0]
+	w.wished = w.wished[:0]
 	w.typed, w.dated, w.length, w.offered, w.closing = false, false, -1, 0, false
 	w.coded, w.identity = false, false
 	w.declared, w.prefixed = w.declared[:0], false
@@ -108,9 +111,8 @@ func (w *responseWriter) freeze() {
 			continue
 		case "Connection":
 			w.closing = len(values) > 0 && values[0] == "close"
-			if w.closing {
-				continue
-			}
+			w.wished = append(w.wished, values...)
+			continue
 		case "Content-Type":
 			w.typed = true
 			if w.status == http.StatusNotModified {
@@ -279,8 +281,10 @@ func (w *responseWriter) finish(ends bool) (closes bool) {
 		out = append(out, date()...)
 		out = append(out, "\r\n"...)
 	}
-	if closes {
-		out = append(out, "Connection: close\r\n"...)
+	if closes && !saysClose(w.wished) {
+		out = append(out, "Connection: close\r\n"...) // instead of what the handler wants
+	} else {
+		out = field(out, "Connection", w.wished)
 	}
 	out = append(out, "\r\n"...)
 	switch {
@@ -302,6 +306,13 @@ func (w *responseWriter) finish(ends bool) (closes bool) {
 	w.out = out
 	w.request = nil
 	return closes || wrong
+}
+
+// saysClose is whether a Connection field says already that the connection closes.
+func saysClose(values []string) bool {
+	return len(values) > 0 && slices.ContainsFunc(strings.FieldsFunc(values[0], func(r rune) bool {
+		return r == ',' || r == ' ' || r == '\t'
+	}), func(token string) bool { return strings.EqualFold(token, "close") })
 }
 
 // trailers are those of a body of so many bytes: nil if there can be none, and net/http would not chunk it for them.

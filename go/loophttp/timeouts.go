@@ -40,7 +40,7 @@ func (h *Handler) OnDeadline(c *quoit.Conn) {
 		_ = c.Close() // or it has ended
 	case known.requests.Need > 0:
 		known.requests.Need = -1
-		h.move(c, nil)
+		h.move(c)
 	default:
 		_, _ = c.WriteString(tooSlow) // or it has ended
 		_ = c.Close()                 // or it has ended

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -138,6 +139,51 @@ func TestWriteTimeoutLetsGoOfWhoTakesNothing(t *testing.T) {
 			if err := server.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// telling is a Handler that tells of its connections.
+type telling struct {
+	*loophttp.Handler
+	connections chan *quoit.Conn
+}
+
+func (h telling) OnOpen(c *quoit.Conn) {
+	h.Handler.OnOpen(c)
+	h.connections <- c
+}
+
+// So it is where more of a response is left than the queue of the connection has room for: also where the peer takes something later,
+// to which a part would look like the whole if the body ends with the connection.
+func TestWriteTimeoutResetsBehindALargeResponse(t *testing.T) {
+	for _, path := range []string{"/goes on", "/ends"} {
+		t.Run(path[1:], func(t *testing.T) {
+			onEngines(t, func(t *testing.T, engine quoit.Engine) {
+				h := telling{loophttp.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/ends" {
+						w.Header().Set("Transfer-Encoding", "identity")
+					}
+					_, _ = w.Write(make([]byte, 16<<20))
+				}), loophttp.WithServer(&http.Server{WriteTimeout: 100 * time.Millisecond})), make(chan *quoit.Conn, 1)}
+				server, err := quoit.Start("127.0.0.1:0", h, quoit.WithEngine(engine), quoit.WithLoops(1),
+					quoit.WithLogger(slog.New(slog.DiscardHandler)))
+				if err != nil {
+					required.Skip(t, engine, err)
+				}
+				defer server.Shutdown(t.Context())
+				c := dial(t, server.Addr())
+				io.WriteString(c.Conn, "GET "+strings.ReplaceAll(path, " ", "%20")+" HTTP/1.1\r\nHost: x\r\n\r\n")
+				connection := receive(t, h.connections)
+				for end := time.Now().Add(patience); !connection.IsClosed(); runtime.Gosched() {
+					if time.Now().After(end) {
+						t.Fatal("it is not let go of")
+					}
+				}
+				if n, err := io.Copy(io.Discard, c.Conn); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("behind %d bytes the client is told %v", n, err)
+				}
+			})
 		})
 	}
 }

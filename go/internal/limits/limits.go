@@ -2,6 +2,8 @@
 package limits
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	quoit "github.com/quoit-io/quoit/go"
@@ -115,13 +117,18 @@ func (t *Times) Forget(c *quoit.Conn) {
 	}
 }
 
-// WriteWithin writes what was left from the loop, in no more than the time for a response, if that is limited.
+// WriteWithin writes what was left from the loop, in no more than the time for a response, if that is limited. A peer that takes too
+// long is reset: the rest is dropped, and an end would look as if everything had been sent.
 func WriteWithin(n *quoit.NetConn, limit time.Duration, write func() error) error {
 	if limit <= 0 {
 		return write()
 	}
-	_ = n.SetWriteDeadline(time.Now().Add(limit)) // fails where writing fails, too, which lets go of what is written
+	until := time.Now().Add(limit)
+	_ = n.SetWriteDeadline(until) // fails where writing fails, too, which lets go of what is written
 	if err := write(); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(until) {
+			_ = n.Abort() // or it has ended
+		}
 		return err
 	}
 	return n.SetWriteDeadline(time.Time{})

@@ -55,6 +55,14 @@ func (c *Connections) Idle(connection net.Conn) {
 	}
 }
 
+// Draining is whether a connection closes behind the response to the request that is under way.
+func (c *Connections) Draining(connection net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.states[connection.RemoteAddr()]
+	return known != nil && known.draining
+}
+
 // Remove forgets a connection: it is closed, or somebody else's.
 func (c *Connections) Remove(connection net.Conn) {
 	c.mu.Lock()

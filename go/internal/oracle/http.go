@@ -353,6 +353,10 @@ func Routes() http.Handler {
 		w.Header().Set("Connection", "x-token")
 		_, _ = io.WriteString(w, "stays")
 	})
+	mux.HandleFunc("/keeps", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "keep-alive")
+		_, _ = io.WriteString(w, "stays")
+	})
 	mux.HandleFunc("/typed", func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Content-Type"] = nil
 		_, _ = io.WriteString(w, "<html>")
@@ -400,12 +404,17 @@ func Features(differs map[string]string) []Exchange {
 	}
 	for _, path := range []string{"/late-header", "/header-kept", "/trailers", "/trailer-prefix", "/trailer-late",
 		"/trailer-late-long", "/context", "/informs", "/status/200", "/status/204", "/status/304", "/status/404", "/status/299",
-		"/status/599", "/counted/5", "/counted/4", "/counted/x", "/counted/-1", "/counted/0", "/closing", "/connection", "/typed",
+		"/status/599", "/counted/5", "/counted/4", "/counted/x", "/counted/-1", "/counted/0", "/closing", "/connection", "/keeps", "/typed",
 		"/coded/chunked", "/coded/identity", "/coded-and-counted",
 		"/encoded", "/nothing", "/split", "/a//b", "/redirect/../x"} {
 		exchanges = append(exchanges,
 			Exchange{Name: "get " + path, Pieces: []string{get(path) + last}},
 			Exchange{Name: "head " + path, Pieces: []string{head(path) + last}})
+	}
+	for _, path := range []string{"/closing", "/connection", "/keeps", "/coded-and-counted"} {
+		exchanges = append(exchanges, Exchange{
+			Name: "asked to close " + path, Waits: true, Pieces: []string{"GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"},
+		})
 	}
 	for _, path := range []string{"/panic", "/panic-late", "/abort", "/exit", "/closing", "/counted/9"} {
 		exchanges = append(exchanges, Exchange{Name: "end of " + path, Waits: true, Pieces: []string{get(path)}})
