@@ -96,7 +96,7 @@ async fn main() -> io::Result<()> {
     let ProxyArguments { common, to } = ProxyArguments::parse();
     let signals = common::signals()?;
     let loops = common.start_loops()?;
-    let client = Client::builder(TokioExecutor::new()).build(Connector);
+    let client = Client::builder(TokioExecutor::new()).build(Connector::new());
     let app = Router::new().fallback(pass_on).with_state(Proxy { client, to });
 
     let listener = TcpListener::bind(common.listen).await?;

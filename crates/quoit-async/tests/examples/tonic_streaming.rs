@@ -66,7 +66,7 @@ fn both_methods_answer_clients_on_tokio_and_on_quoit() {
         talk(endpoint.connect().await.unwrap()).await;
         talk(
             endpoint
-                .connect_with_connector(quoit_async::Connector)
+                .connect_with_connector(quoit_async::Connector::new())
                 .await
                 .unwrap(),
         )
