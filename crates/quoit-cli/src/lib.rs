@@ -16,9 +16,11 @@ mod doctor;
 #[cfg(test)]
 mod documents;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use quoit_host::console::{print, say};
 use quoit_host::usage;
 
 /// A network transport on io_uring, with an epoll engine that behaves the same.
@@ -49,6 +51,7 @@ pub fn arguments() -> clap::Command {
 pub fn run() -> ExitCode {
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,
+        Err(error) if !error.use_stderr() => return tell(&error),
         Err(error) => return usage::refuse(&error),
     };
     match command {
@@ -56,5 +59,18 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => quoit_serve::command(&arguments),
         Command::Load(arguments) => quoit_load::command::<Arguments>(&arguments),
         Command::Lab(arguments) => quoit_lab::run(arguments),
+    }
+}
+
+/// Prints the help or the version, which is what was asked for, as clap does.
+fn tell(asked: &clap::Error) -> ExitCode {
+    // On a terminal it has colours. What is left of it is flushed.
+    match asked.print().and_then(|()| print("")) {
+        // A reader that has gone, as `head` does, has had what it wanted.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            say(format_args!("quoit: cannot write to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }

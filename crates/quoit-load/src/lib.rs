@@ -46,6 +46,7 @@ mod target;
 mod testing;
 mod timer;
 mod udp;
+mod unix_name;
 mod window;
 mod worker;
 

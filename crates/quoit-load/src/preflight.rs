@@ -168,6 +168,10 @@ fn advise(target: &Target, failure: &Failure, about_reply: &str) -> LoadError {
         Failure::Interrupted => {
             format!("interrupted before {target} had passed the check; nothing was measured")
         }
+        Failure::Connect(error) if error.kind() == io::ErrorKind::AddrNotAvailable => format!(
+            "cannot connect to {target}: {error}; --source is no address of this machine (`ip address` lists them), or the \
+             local ports are used up"
+        ),
         Failure::Connect(error) => {
             format!("cannot connect to {target}: {error}; is the server running and listening there?")
         }

@@ -1,10 +1,12 @@
 //! Where the load goes: the address forms that the program understands, and sockets opened to them.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net as unix;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -17,6 +19,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Type};
 
 use super::system::bind_address_only;
+use super::unix_name::{self, Shown};
 
 /// The address of a server. Names are not resolved: a run must know which of a name's addresses it loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,15 +29,15 @@ pub(crate) enum Target {
     /// A Unix stream socket in the file system.
     UnixPath(PathBuf),
     /// A Unix stream socket in the abstract name space (unix(7)), without the leading NUL.
-    UnixAbstract(String),
+    UnixAbstract(Vec<u8>),
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Ip(address) => write!(formatter, "{address}"),
-            Target::UnixPath(path) => write!(formatter, "unix:{}", path.display()),
-            Target::UnixAbstract(name) => write!(formatter, "unix:@{name}"),
+            Target::UnixPath(path) => write!(formatter, "unix:{}", Shown(path.as_os_str().as_bytes())),
+            Target::UnixAbstract(name) => write!(formatter, "unix:@{}", Shown(name)),
         }
     }
 }
@@ -45,8 +48,8 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(rest) = text.strip_prefix("unix:") {
             let target = match rest.strip_prefix('@') {
-                Some(name) => Target::UnixAbstract(name.to_owned()),
-                None => Target::UnixPath(PathBuf::from(rest)),
+                Some(name) => Target::UnixAbstract(unix_name::parse(name)?),
+                None => Target::UnixPath(OsString::from_vec(unix_name::parse(rest)?).into()),
             };
             return match target.unix_address() {
                 _ if matches!(rest, "" | "@") => Err("the name after `unix:` is empty".to_owned()),
@@ -80,7 +83,10 @@ impl Target {
     /// That of any target, for a socket that is made before it is connected.
     fn socket_address(&self) -> io::Result<SockAddr> {
         match self {
-            Target::UnixAbstract(name) => SockAddr::unix(format!("\0{name}")),
+            Target::UnixAbstract(name) => {
+                let name = [&[0], &name[..]].concat();
+                SockAddr::unix(OsStr::from_bytes(&name))
+            }
             Target::UnixPath(path) => SockAddr::unix(path),
             Target::Ip(address) => Ok((*address).into()),
         }
@@ -353,6 +359,8 @@ mod tests {
             "[::1]:8080",
             "unix:/run/quoit.sock",
             "unix:@quoit",
+            "unix:/run/a\\\\b\\x0a\\xff",
+            "unix:@a\\x00b ä",
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
@@ -367,6 +375,9 @@ mod tests {
             "127.0.0.1:0",
             "unix:",
             "unix:@",
+            "unix:/a\\b",
+            "unix:/a\\x+1",
+            "unix:@a\\",
             "",
             ":80",
         ] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
-use quoit::address::ParseAddressError;
+use quoit::address::{ParseAddressError, UNIX_PATH_LIMIT};
 use quoit::listen;
 use quoit::proxy_protocol::ProxyOptions;
 use quoit::{
@@ -276,6 +276,27 @@ impl ServeArguments {
         &self.protocol
     }
 
+    /// Refuses options that do not go together.
+    ///
+    /// # Errors
+    /// One line: which do not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let common = &self.common;
+        if common.inherited && !common.listen.is_empty() {
+            return Err("--listen and --inherited exclude each other".to_owned());
+        }
+        if common.inherited && self.protocol.datagrams().is_some() {
+            return Err(format!(
+                "{} has sockets of its own: name their address with --listen in place of --inherited",
+                self.protocol.name()
+            ));
+        }
+        self.keep_idle()?;
+        self.proxy_protocol()?;
+        self.hand_over()?;
+        Ok(())
+    }
+
     pub(super) fn drain(&self) -> Duration {
         Duration::from_secs(u64::from(self.common.drain))
     }
@@ -321,7 +342,20 @@ impl ServeArguments {
     }
 
     pub(super) fn metrics(&self) -> Option<Address> {
-        self.common.metrics.clone()
+        self.common.metrics.as_ref().map(|address| self.settled(address))
+    }
+
+    /// An address that is the same one for a successor, which may have been started in another folder: with --hand-over
+    /// the path of a Unix socket is one from the root on, if that fits.
+    fn settled(&self, address: &Address) -> Address {
+        let fits = |path: &PathBuf| path.as_os_str().len() <= UNIX_PATH_LIMIT;
+        match address {
+            Address::UnixPath(path) if self.common.hand_over.is_some() => std::path::absolute(path)
+                .ok()
+                .filter(fits)
+                .map_or_else(|| address.clone(), Address::UnixPath),
+            _ => address.clone(),
+        }
     }
 
     pub(super) fn head_timeout(&self) -> Duration {
@@ -380,7 +414,7 @@ impl ServeArguments {
     /// What is asked for, on the sockets of a predecessor if there is one.
     ///
     /// # Errors
-    /// One line: it contradicts itself, or what was inherited cannot be used.
+    /// One line: what was inherited cannot be used, or nothing was that was asked for.
     pub(super) fn runtime_config(&self, mut taken: Option<&mut Taken>) -> Result<RuntimeConfig, String> {
         let common = &self.common;
         let config = Config {
@@ -403,16 +437,7 @@ impl ServeArguments {
                 .map(|idle| Duration::from_millis(u64::from(idle))),
             ..Config::default()
         };
-        if common.inherited && !common.listen.is_empty() {
-            return Err("--listen and --inherited exclude each other".to_owned());
-        }
         if self.protocol.datagrams().is_some() {
-            if common.inherited {
-                return Err(format!(
-                    "{} has sockets of its own: name their address with --listen in place of --inherited",
-                    self.protocol.name()
-                ));
-            }
             return Ok(RuntimeConfig {
                 loops: common.loops,
                 pin: common.pin,
@@ -434,9 +459,12 @@ impl ServeArguments {
             ..ListenerOptions::default()
         };
         let mut of_predecessor = |address: &Address| taken.as_mut()?.socket(Use::Connections, address);
-        let listen = |address: &Address| match of_predecessor(address) {
-            Some(socket) => Listen::Socket(socket),
-            None => Listen::Address(address.clone()),
+        let listen = |address: &Address| {
+            let address = self.settled(address);
+            match of_predecessor(&address) {
+                Some(socket) => Listen::Socket(socket),
+                None => Listen::Address(address),
+            }
         };
         let mut listens: Vec<Listen> = common.listen.iter().map(listen).collect();
         if listens.is_empty()

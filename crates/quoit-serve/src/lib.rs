@@ -31,6 +31,7 @@ pub use arguments::ServeArguments;
 pub use descriptors::needed as descriptors_needed;
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ use quoit_workload::{SinkReport, Work};
 use arguments::Protocol;
 use datagrams::{Dns, SinkRun, Sockets, UdpEcho, UdpSink};
 use echo::Echo;
-use hand_over::{Giver, Offer, Taken, Use};
+use hand_over::{Claim, Giver, Offer, Taken, Use};
 use http_server::{HttpServer, Timeouts};
 use idle::Idle;
 use manager::Manager;
@@ -52,8 +53,15 @@ use rpc_server::RpcServer;
 use signals::Ending;
 use sink::Sink;
 
+/// The exit status after wrong usage, as of that which is found while the command line is read.
+const WRONG_USAGE: u8 = 2;
+
 /// Runs `quoit serve`: until a signal, then drains.
 pub fn command(arguments: &ServeArguments) -> ExitCode {
+    if let Err(message) = arguments.check() {
+        say(format_args!("quoit serve: {message}; --help tells more"));
+        return ExitCode::from(WRONG_USAGE);
+    }
     match serve(arguments) {
         Ok(code) => code,
         Err(message) => {
@@ -79,7 +87,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
     let proxy = arguments.proxy_protocol()?;
     let hand_over = arguments.hand_over()?;
     let mut taken = match hand_over {
-        Some(path) => hand_over::take(path)?,
+        Some(path) => hand_over::take(path, signals.as_fd())?,
         None => None,
     };
     let mut config = arguments.runtime_config(taken.as_mut())?;
@@ -103,6 +111,8 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
             metrics_listen = Some(offer.keep(Use::Metrics, listen, &metrics::options().listen)?);
         }
     }
+    // Before the loops accept: whom they had accepted would be reset if it failed.
+    let claim = hand_over.map(Claim::at).transpose()?;
     if let Some(warning) = descriptors::prepare(&mut config, arguments.connections_were_given()) {
         say(format_args!("quoit serve: warning: {warning}"));
     }
@@ -178,35 +188,42 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
             manager.stopping(drain, connections.sum());
         }
     };
-    let giver = match hand_over {
-        Some(path) => {
+    let given_up = match taken {
+        Some(taken) if signals.arrived() => Some(taken.give_up()),
+        Some(taken) => taken.finish(signals.as_fd()).err(),
+        None => None,
+    };
+    let giver = match claim.filter(|_| given_up.is_none()) {
+        Some(claim) => {
             let (stopping, drainer) = (stopping.clone(), runtime.drainer());
             let metrics = metrics.as_ref().map(Runtime::drainer);
-            let giver = Giver::start(path, offer, move || {
+            let giver = Giver::start(claim, offer, move || {
                 stopping();
                 drainer.drain(drain);
                 if let Some(metrics) = &metrics {
                     // The successor's are served by now.
                     metrics.drain(drain);
                 }
-            })?;
+            });
+            giver.place().inspect_err(|_| giver.ends())?;
             Some(giver)
         }
         None => None,
     };
-    if let Some(taken) = taken {
-        taken.finish()?;
+    if let Some(reason) = &given_up {
+        say(format_args!("quoit serve: {reason}"));
+        // Whom the loops have accepted meanwhile is served.
+        stopping();
+        runtime.drainer().drain(drain);
+    } else {
+        if let Err(error) = print_ready(addresses, engine, loops) {
+            say(format_args!(
+                "quoit serve: the ready line cannot be written to standard output: {error}"
+            ));
+        }
+        manager.ready(&status);
+        manager.watch(remotes, status);
     }
-    if let Some(giver) = &giver {
-        giver.place()?;
-    }
-    if let Err(error) = print_ready(addresses, engine, loops) {
-        say(format_args!(
-            "quoit serve: the ready line cannot be written to standard output: {error}"
-        ));
-    }
-    manager.ready(&status);
-    manager.watch(remotes, status);
     let stopping = {
         let giver = giver.clone();
         move || {
@@ -231,7 +248,7 @@ fn serve(arguments: &ServeArguments) -> Result<ExitCode, String> {
             if let Some(metrics) = metrics {
                 metrics::end(metrics);
             }
-            ExitCode::SUCCESS
+            given_up.map_or(ExitCode::SUCCESS, |_| ExitCode::FAILURE)
         }
         Ending::Forced => {
             say("quoit serve: a second signal ended draining early");

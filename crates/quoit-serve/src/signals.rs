@@ -1,13 +1,16 @@
 //! Ending on SIGINT and SIGTERM: drain first, at once on the second.
 
-use std::io;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use quoit::{Runtime, TurnError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::low_level::pipe;
 
 /// How serving ended.
 #[derive(Debug)]
@@ -28,23 +31,47 @@ enum Happening {
     Ended(Option<Result<(), TurnError>>),
 }
 
+/// The signals that end serving: a byte for each. Those that come before there is anything to drain wait here.
+#[derive(Debug)]
+pub(super) struct EndSignals(UnixStream);
+
 /// Takes the signals over, from the moment of this call.
-pub(super) fn subscribe() -> io::Result<Signals> {
-    Signals::new([SIGINT, SIGTERM])
+pub(super) fn subscribe() -> io::Result<EndSignals> {
+    let (signals, sender) = UnixStream::pair()?;
+    pipe::register(SIGTERM, sender.try_clone()?)?;
+    pipe::register(SIGINT, sender)?;
+    Ok(EndSignals(signals))
+}
+
+impl EndSignals {
+    /// Whether one has come.
+    pub(super) fn arrived(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        // A failing poll(2) is as good as no signal: it waits all the same.
+        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1..))
+    }
+}
+
+/// Readable once one has come.
+impl AsFd for EndSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Waits until the runtime ends, by a signal or by itself. `stopping` is called before a signal drains it.
 pub(super) fn wait_for_end(
     runtime: Runtime,
-    mut signals: Signals,
+    signals: EndSignals,
     drain: Duration,
     stopping: impl Fn(),
 ) -> Ending {
+    let EndSignals(mut signals) = signals;
     let (sender, happenings) = mpsc::channel();
     let drainer = runtime.drainer();
     let of_signals = sender.clone();
     std::thread::spawn(move || {
-        for _ in signals.forever() {
+        while signals.read_exact(&mut [0]).is_ok() {
             // The receiver is gone only when the process is about to be.
             let _ = of_signals.send(Happening::Signal);
         }

@@ -1,5 +1,6 @@
 //! `quoit load` as a program, against small servers on threads of the test.
 
+mod addresses;
 mod churn;
 mod files;
 mod limits;

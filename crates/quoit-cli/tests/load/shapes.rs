@@ -161,6 +161,15 @@ fn connections_are_opened_evenly_over_the_ramp() {
 }
 
 #[test]
+fn a_source_that_is_no_address_of_this_machine_is_named() {
+    let address = serve(|_, stream| echo(stream, |_| {}));
+    // For documentation (RFC 5737).
+    let output = super::servers::quoit(&format!("load echo --connect {address} --source 192.0.2.77"));
+    let line = super::servers::error_line(&output);
+    assert!(line.contains("--source is no address of this machine"), "{line}");
+}
+
+#[test]
 fn more_connections_than_ports_are_refused_with_the_remedy() {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("the kernel tells");
     let ports: Vec<u32> = range

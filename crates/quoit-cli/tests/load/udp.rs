@@ -192,6 +192,28 @@ fn an_interrupt_ends_the_run_and_the_sink_is_told() {
     assert_eq!(report["phases"][0]["sent"], sent, "{report:#}");
 }
 
+/// The check before a run ends with an interrupt, too, and at once: nothing is measured yet.
+#[test]
+fn an_interrupt_ends_the_check_of_an_echo_that_says_nothing() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let child = Command::new(env!("CARGO_BIN_EXE_quoit"))
+        .args(["load", "udp", "--echo", "--connect", &address.to_string()])
+        .args(["--timeout", "3600"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    socket.recv(&mut [0; 2048]).expect("it asks");
+    interrupt(&child);
+    let line = error_line(&child.wait_with_output().expect("it ends"));
+    assert!(
+        line.contains(&format!(
+            "interrupted before {address} had passed the check; nothing was measured"
+        )),
+        "{line}"
+    );
+}
+
 #[test]
 fn a_good_echo_answers_everything() {
     let address = echo(|_, datagram| vec![datagram.to_vec()]);

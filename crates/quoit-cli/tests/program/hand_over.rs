@@ -21,13 +21,13 @@ use crate::support::{
 };
 
 /// A folder with the path of a hand-over.
-struct Place {
-    folder: TempDir,
-    path: PathBuf,
+pub(crate) struct Place {
+    pub(crate) folder: TempDir,
+    pub(crate) path: PathBuf,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hand-over");
         Self { folder, path }
@@ -39,7 +39,7 @@ impl Place {
         Server::start(&self.arguments(&format!("{arguments} --drain 3600 --keep-idle 3600")))
     }
 
-    fn arguments(&self, arguments: &str) -> String {
+    pub(crate) fn arguments(&self, arguments: &str) -> String {
         format!("{arguments} --hand-over {}", self.path.display())
     }
 
@@ -50,7 +50,7 @@ impl Place {
         error_line(&run(&arguments), 1)
     }
 
-    fn files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -275,7 +275,7 @@ fn only_one_takes_over_at_a_time() {
 }
 
 /// Sends a line, and descriptors with it.
-fn give(stream: &UnixStream, line: &str, descriptors: &[BorrowedFd<'_>]) {
+pub(crate) fn give(stream: &UnixStream, line: &str, descriptors: &[BorrowedFd<'_>]) {
     let rights = SendAncillaryMessage::ScmRights(descriptors);
     let mut space = vec![MaybeUninit::uninit(); rights.size()];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -439,25 +439,6 @@ fn without_an_address_all_that_is_handed_over_is_served() {
     let last = place.serve(&format!("http --listen {}", new.ready[0].address));
     let said = last.message("quoit serve: warning: process ");
     assert!(said.contains(&new.ready[1].address), "{said}");
-}
-
-#[test]
-fn what_cannot_be_handed_over_is_said_at_the_start() {
-    let place = Place::new();
-    for (arguments, expected) in [
-        ("udp-echo --listen 127.0.0.1:0", "--hand-over is for connections"),
-        (
-            "http --listen 127.0.0.1:0 --spread reuse-port",
-            "use --spread hand-over or shared",
-        ),
-        (
-            "http --listen 127.0.0.1:0 --drain 3 --keep-idle 4",
-            "--keep-idle 4 is longer than the drain",
-        ),
-    ] {
-        let line = place.refusal(arguments);
-        assert!(line.contains(expected), "{line}");
-    }
 }
 
 /// The quick form of `make restarts`: a load by a timetable, through one restart after another.

@@ -11,6 +11,7 @@ mod draining;
 mod echo_loops;
 mod faults;
 mod hand_over;
+mod hand_over_given_up;
 mod http;
 mod http_limits;
 mod idle;

@@ -265,14 +265,6 @@ fn what_is_wrong_with_inherited_sockets_is_one_line() {
             quoit("serve http --inherited"),
             "no listening socket was inherited (LISTEN_FDS), as --inherited asks for; start the .socket unit",
         ),
-        (
-            quoit("serve dns --inherited --record a.test=192.0.2.1"),
-            "dns has sockets of its own: name their address with --listen",
-        ),
-        (
-            quoit("serve http --inherited --listen 127.0.0.1:0"),
-            "--listen and --inherited exclude each other",
-        ),
     ] {
         command.stdout(Stdio::null());
         let line = error_line(&output(command), 1);

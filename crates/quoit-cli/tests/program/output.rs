@@ -79,7 +79,14 @@ fn a_server_serves_on_when_nobody_reads_its_ready_line() {
 
 #[test]
 fn a_full_disk_is_an_error() {
-    for arguments in ["doctor", "doctor --json", "lab list"] {
+    for arguments in [
+        "doctor",
+        "doctor --json",
+        "lab list",
+        "--help",
+        "--version",
+        "serve http --help",
+    ] {
         let output = full(quoit(arguments));
         assert_eq!(output.status.code(), Some(1), "{arguments}: {output:?}");
         let text = String::from_utf8_lossy(&output.stderr);

@@ -133,6 +133,6 @@ fn headers_are_counted_and_what_has_none_is_reset() {
 #[test]
 fn datagrams_have_no_header() {
     let output = run("serve udp-echo --listen 127.0.0.1:0 --proxy-protocol");
-    let line = error_line(&output, 1);
+    let line = error_line(&output, 2);
     assert!(line.contains("--proxy-protocol is for connections"), "{line}");
 }

@@ -35,6 +35,31 @@ fn wrong_usage_exits_2_and_names_what_is_wrong() {
         ("serve gopher", "gopher"),
         ("serve", "Usage"),
         ("doctor --require kqueue", "kqueue"),
+        // Each of these is right alone.
+        (
+            "serve http --inherited --listen 127.0.0.1:0",
+            "--listen and --inherited exclude each other",
+        ),
+        (
+            "serve dns --inherited --record a.test=192.0.2.1",
+            "dns has sockets of its own: name their address with --listen",
+        ),
+        (
+            "serve sink --drain 3 --keep-idle 4",
+            "--keep-idle 4 is longer than the drain",
+        ),
+        (
+            "serve udp-echo --proxy-protocol",
+            "--proxy-protocol is for connections",
+        ),
+        (
+            "serve udp-echo --hand-over there",
+            "--hand-over is for connections",
+        ),
+        (
+            "serve http --hand-over there --spread reuse-port",
+            "use --spread hand-over or shared",
+        ),
     ] {
         let output = run(arguments);
         let text = String::from_utf8_lossy(&output.stderr);

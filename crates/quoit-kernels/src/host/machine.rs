@@ -127,9 +127,7 @@ impl Machine<'_> {
         let failed = |error| format!("{}: {error}", self.logs.display());
         fs::create_dir_all(&self.logs).map_err(failed)?;
         let console = self.logs.join("console.log");
-        // It ends with this program, however that ends.
-        let mut emulator = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+        let mut emulator = ending_with(std::process::id(), "qemu-system-x86_64")
             // Without CMPXCHG16B, whose emulation leaves wrong flags behind: some kernels then die at random in the slab
             // allocator.
             .args(["-accel", self.accelerator, "-cpu", "max,-cx16", "-smp", "2"])
@@ -172,6 +170,18 @@ impl Machine<'_> {
         });
         Ok(Running { emulator, lines })
     }
+}
+
+/// A command that ends with this program, however that ends. One whose starter `parent` ended before the signal was asked for
+/// gets none, and so does not begin: to its shell another process is the parent.
+fn ending_with(parent: u32, program: &str) -> Command {
+    const BEGIN: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "sh", "-c", BEGIN])
+        .arg(parent.to_string())
+        .arg(program);
+    command
 }
 
 /// The check that runs.
@@ -225,5 +235,26 @@ impl Current {
             warnings: self.warnings,
         };
         (self.check, run)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_whose_starter_has_gone_does_not_begin() {
+        let begins = |parent| {
+            let mut command = ending_with(parent, "echo");
+            let output = command.arg("it runs").output().unwrap();
+            (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        };
+        assert_eq!(begins(std::process::id()), (true, "it runs\n".to_owned()));
+        // That of another process: as after the death of the own one.
+        assert_eq!(
+            begins(std::os::unix::process::parent_id()),
+            (false, String::new())
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What is wrong with a file is told with its line and field.
 
 use super::file;
-use super::model::{Experiment, LoadSpec, Pace, Workload};
+use super::model::{Effort, Experiment, LoadSpec, Pace, Workload};
 use super::own::with_servers;
 use super::{built_in, find};
 use crate::error::{LabError, Result};
@@ -43,6 +43,31 @@ says = "something"
 
 fn read(text: &str) -> Result<Experiment> {
     file::read("dir/x.toml", "x", text, built_in::catalogue()?)
+}
+
+/// The page says what holds where a file says nothing.
+#[test]
+fn the_defaults_are_those_of_the_page() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiments.md");
+    let page = std::fs::read_to_string(page).expect("it is there");
+    let experiment = read(RIGHT).expect("it is right");
+    for (field, effort) in [("effort", experiment.effort), ("quick", experiment.quick)] {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `[{field}]` |")));
+        let Effort {
+            pairs,
+            most_pairs,
+            band,
+            seconds,
+            warm_up,
+        } = effort;
+        let expected = format!("| {pairs}, {most_pairs}, {band}, {seconds}, {warm_up} |");
+        assert!(
+            row.is_some_and(|row| row.ends_with(&expected)),
+            "{field}: {expected}: {row:?}"
+        );
+    }
 }
 
 /// The message for the file with something replaced.
@@ -177,6 +202,12 @@ fn mistakes_are_told_with_line_and_field() {
             "threads = 2",
             "arguments = \"--chrun\"",
             "x.toml:9: case[1].arguments: `quoit load` would not understand the case: unexpected argument '--chrun' found",
+        ),
+        (
+            "threads = 2",
+            "arguments = \"--requests 9\"",
+            "x.toml:9: case[1].arguments: `quoit load` would not understand the case: the argument '--seconds <SECONDS>' cannot \
+             be used with '--requests <N>'",
         ),
         (
             "threads = 2",

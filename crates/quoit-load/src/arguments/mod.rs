@@ -4,6 +4,7 @@ mod help;
 mod output;
 mod values;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -311,19 +312,13 @@ impl StreamArguments {
                     .clone()
                     .or(url_path)
                     .unwrap_or_else(|| "/plaintext".to_owned());
-                let default_host = match &target {
-                    Target::Ip(address) => address.to_string(),
-                    _ => "localhost".to_owned(),
+                let workload = Workload::Http {
+                    path,
+                    host: host.clone().unwrap_or_else(|| default_host(&target)),
+                    body: *body,
+                    expect: expect.as_ref().map(|Expected(body)| body.clone()),
                 };
-                (
-                    target,
-                    Workload::Http {
-                        path,
-                        host: host.clone().unwrap_or(default_host),
-                        body: *body,
-                        expect: expect.as_ref().map(|Expected(body)| body.clone()),
-                    },
-                )
+                (target, workload)
             }
             StreamArguments::Rpc { connect, streams, .. } => {
                 if common.pipeline != 1 {
@@ -409,6 +404,14 @@ impl UdpArguments {
             no_progress: self.no_progress,
             ..Output::default()
         }
+    }
+}
+
+/// The Host field of requests to a server. A zone is the client's own matter, and no part of it (RFC 6874, section 4).
+fn default_host(target: &Target) -> String {
+    match target {
+        Target::Ip(address) => SocketAddr::new(address.ip(), address.port()).to_string(),
+        _ => "localhost".to_owned(),
     }
 }
 

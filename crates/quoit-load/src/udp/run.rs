@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quoit_workload::{Header, Kind};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,6 +18,7 @@ use crate::control::{Control, Schedule, nanoseconds};
 use crate::coordinator::Run;
 use crate::report::Report;
 use crate::tally::Merge;
+use crate::target::{Patience, unless_over};
 use crate::{Findings, LoadError, Plan, Progress, Target};
 
 /// Datagrams that are sent to find out whether an echo answers.
@@ -48,7 +49,7 @@ pub(crate) fn run(
         due: 0,
     };
     if datagrams.echo {
-        check_echo(plan, datagrams, &sockets[0], header)?;
+        check_echo(plan, datagrams, stop, &sockets[0], header)?;
     }
     let control = Control::new(plan.threads);
     // Every datagram counts, from the run's beginning on.
@@ -109,22 +110,31 @@ fn open(plan: &Plan, datagrams: &Datagrams, index: usize) -> Result<Socket, Load
 }
 
 /// Makes sure that datagrams come back at all.
-fn check_echo(plan: &Plan, datagrams: &Datagrams, socket: &Socket, header: Header) -> Result<(), LoadError> {
+fn check_echo(
+    plan: &Plan,
+    datagrams: &Datagrams,
+    stop: &AtomicBool,
+    socket: &Socket,
+    header: Header,
+) -> Result<(), LoadError> {
     // Of another run, so that one that comes back late is not taken for a reply.
     let probe = Header {
         run: header.run.wrapping_add(1),
         ..header
     };
     let failed = |error: &io::Error| failure(&plan.target, datagrams, 0, error);
-    let until = Instant::now() + plan.timeout;
+    let patience = Patience {
+        timeout: (plan.timeout / PROBES).max(Duration::from_millis(1)),
+        stop,
+    };
     let mut buffer = [0; Header::BYTES + 1];
     for _ in 0..PROBES {
         socket.send(&probe.encode()).map_err(|error| failed(&error))?;
-        let patience = (plan.timeout / PROBES).min(until.saturating_duration_since(Instant::now()));
-        socket
-            .set_read_timeout(Some(patience.max(Duration::from_millis(1))))
-            .map_err(|error| failed(&error))?;
-        match io::Read::read(&mut &*socket, &mut buffer) {
+        let received = patience.wait(|tick| {
+            socket.set_read_timeout(Some(tick.max(Duration::from_millis(1))))?;
+            unless_over(io::Read::read(&mut &*socket, &mut buffer))
+        });
+        match received {
             Ok(length) if buffer[..length] == probe.encode() => return Ok(()),
             Ok(length) => {
                 return Err(LoadError::new(format!(
@@ -134,11 +144,13 @@ fn check_echo(plan: &Plan, datagrams: &Datagrams, socket: &Socket, header: Heade
                     Header::BYTES
                 )));
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return Err(LoadError::new(format!(
+                    "interrupted before {} had passed the check; nothing was measured",
+                    plan.target
+                )));
+            }
             Err(error) => return Err(failed(&error)),
         }
     }

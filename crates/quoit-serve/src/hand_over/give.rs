@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -142,17 +142,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Giver {
-    /// From [`Giver::place`] on, who connects to `path` gets the sockets. `taken` is called when such a process serves.
-    ///
-    /// # Errors
-    /// One line: no socket can be made there.
+    /// From [`Giver::place`] on, who connects to the path gets the sockets. `taken` is called when such a process serves.
     pub(in super::super) fn start(
-        path: &Path,
+        claim: Claim,
         offer: Offer,
         taken: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Self, String> {
-        let claim = Claim::new(path)
-            .map_err(|error| format!("--hand-over {}: cannot listen there: {error}", path.display()))?;
+    ) -> Self {
         let shared = Arc::new(Shared {
             claim,
             state: Mutex::new(State::Serving),
@@ -172,7 +167,7 @@ impl Giver {
                 std::thread::spawn(move || shared.give(&stream, &*taken));
             }
         });
-        Ok(giver)
+        giver
     }
 
     /// Takes the path.
@@ -266,8 +261,11 @@ impl Shared {
             let descriptors: Vec<_> = sockets.iter().map(|socket| socket.descriptor.as_fd()).collect();
             wire::send(stream, &line, &descriptors).map_err(failed)?;
         }
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        match wire::receive(stream) {
+        let patience = wire::Patience {
+            time: PATIENCE,
+            given_up: None,
+        };
+        match wire::receive(stream, patience) {
             Ok((line, _)) if line == wire::READY => Ok(()),
             Ok((line, _)) if line.is_empty() => Err("has gone".to_owned()),
             Ok((line, _)) => Err(format!("said `{}`", line.escape_debug())),

@@ -19,9 +19,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The Unix socket where successors connect.
+/// The Unix socket where successors connect. It is removed with this value.
 #[derive(Debug)]
-struct Claim {
+pub(super) struct Claim {
     listener: UnixListener,
     /// Where it is until it is put in its place, or for ever.
     own: PathBuf,
@@ -68,6 +68,15 @@ impl HandedFile {
 }
 
 impl Claim {
+    /// As [`Claim::new`].
+    ///
+    /// # Errors
+    /// One line: no socket can be made there.
+    pub(super) fn at(path: &Path) -> Result<Self, String> {
+        Self::new(path)
+            .map_err(|error| format!("--hand-over {}: cannot listen there: {error}", path.display()))
+    }
+
     /// Makes the socket beside the path, which whoever has it keeps: here is all that may fail.
     fn new(path: &Path) -> io::Result<Self> {
         // In the same folder, as it is renamed. The working directory may change.

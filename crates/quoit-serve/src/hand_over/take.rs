@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -30,11 +31,20 @@ pub(in super::super) struct Taken {
     files: Vec<PathBuf>,
 }
 
-/// Takes the sockets of the process that serves at `path`; none if nobody does.
+/// As long as that, or until this process is told to end.
+fn patience(told: BorrowedFd<'_>) -> wire::Patience<'_> {
+    wire::Patience {
+        time: PATIENCE,
+        given_up: Some(told),
+    }
+}
+
+/// Takes the sockets of the process that serves at `path`; none if nobody does. `told` is readable once this process is
+/// told to end.
 ///
 /// # Errors
-/// One line: what is wrong with the path, or with what is handed over.
-pub(in super::super) fn take(path: &Path) -> Result<Option<Taken>, String> {
+/// One line: what is wrong with the path, or with what is handed over; or the process is told to end before that comes.
+pub(in super::super) fn take(path: &Path, told: BorrowedFd<'_>) -> Result<Option<Taken>, String> {
     let at = path.display();
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -65,9 +75,15 @@ pub(in super::super) fn take(path: &Path) -> Result<Option<Taken>, String> {
             "--hand-over {at}: process {process} serves there, which is of another user; nothing is taken from it"
         ));
     }
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let (line, descriptors) = wire::receive(&stream).map_err(failed)?;
     let wrong = |what: String| format!("--hand-over {at}: process {process} {what}");
+    let (line, descriptors) = match wire::receive(&stream, patience(told)) {
+        Err(error) if error.kind() == ErrorKind::Interrupted => {
+            return Err(wrong(
+                "serves on: this one was told to end before it had the sockets".to_owned(),
+            ));
+        }
+        received => received.map_err(failed)?,
+    };
     let Some(rest) = line.strip_prefix(wire::HELLO) else {
         return Err(wrong(match line.as_str() {
             "" => "ended without handing anything over; try again".to_owned(),
@@ -127,11 +143,20 @@ impl Taken {
         self.files.clone()
     }
 
-    /// Tells the predecessor that this process serves, and waits until it accepts nothing more.
+    /// Gives the sockets back: this process is told to end. Returns that in one line.
+    pub(in super::super) fn give_up(self) -> String {
+        format!(
+            "process {} serves on: this one was told to end before it had taken over",
+            self.process
+        )
+    }
+
+    /// Tells the predecessor that this process serves, and waits until it accepts nothing more, or until this process is
+    /// told to end: then `told` is readable.
     ///
     /// # Errors
     /// It says that it keeps its sockets.
-    pub(in super::super) fn finish(self) -> Result<(), String> {
+    pub(in super::super) fn finish(self, told: BorrowedFd<'_>) -> Result<(), String> {
         let process = self.process;
         for (_, socket) in &self.sockets.0 {
             say(format_args!(
@@ -150,7 +175,8 @@ impl Taken {
             })
             .collect();
         drop(self.sockets);
-        let answer = wire::send(&self.stream, wire::READY, &[]).and_then(|()| wire::receive(&self.stream));
+        let answer = wire::send(&self.stream, wire::READY, &[])
+            .and_then(|()| wire::receive(&self.stream, patience(told)));
         match answer {
             Ok((line, _)) if line == wire::DRAINING => {
                 say(format_args!(
@@ -163,6 +189,9 @@ impl Taken {
                     line.escape_debug()
                 ));
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => say(format_args!(
+                "quoit serve: warning: process {process} has not said that it drains, and this one was told to end"
+            )),
             // It may have heard, and drain later. Who gave up here would leave nobody to serve then; both may accept.
             Err(error) if !is_gone(&error) => say(format_args!(
                 "quoit serve: warning: process {process} does not say that it drains: {error}; this one serves beside it"

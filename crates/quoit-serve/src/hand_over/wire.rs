@@ -2,10 +2,12 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-use rustix::io::retry_on_intr;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -40,11 +42,49 @@ pub(super) fn send(stream: &UnixStream, line: &str, descriptors: &[BorrowedFd<'_
     (&mut &*stream).write_all(&line.as_bytes()[sent..])
 }
 
+/// How long a line is waited for, and what ends the wait once it is readable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience<'a> {
+    pub(super) time: Duration,
+    pub(super) given_up: Option<BorrowedFd<'a>>,
+}
+
+impl Patience<'_> {
+    /// Waits until there is something to receive, which may be the end. What is there comes before an end of the wait.
+    fn wait(self, stream: &UnixStream, until: Instant) -> io::Result<()> {
+        let stream = stream.as_fd();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // Where nothing ends the wait, the stream is looked at twice.
+            let mut polled = [stream, self.given_up.unwrap_or(stream)]
+                .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+            match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [arrived, given_up] = polled.map(|one| !one.revents().is_empty());
+            if arrived {
+                return Ok(());
+            } else if given_up {
+                return Err(io::ErrorKind::Interrupted.into());
+            } else if left.is_zero() {
+                let nothing = format!("nothing came within {} s", self.time.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, nothing));
+            }
+        }
+    }
+}
+
 /// Receives a line, without its end, and the descriptors that came with it. An empty one: the other end is gone.
-pub(super) fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
+///
+/// # Errors
+/// `Interrupted` if it was given up, `TimedOut` if its time was over; those of the socket.
+pub(super) fn receive(stream: &UnixStream, patience: Patience<'_>) -> io::Result<(String, Vec<OwnedFd>)> {
+    let until = Instant::now() + patience.time;
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut buffer = [0; 1024];
+    patience.wait(stream, until)?;
     // Only what comes first has descriptors.
     let received = retry_on_intr(|| {
         let mut bytes = [IoSliceMut::new(&mut buffer)];
@@ -66,6 +106,7 @@ pub(super) fn receive(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)>
         if line.len() > LONGEST_LINE {
             return Err(io::Error::other("the line that was sent has no end"));
         }
+        patience.wait(stream, until)?;
         match (&mut &*stream).read(&mut buffer) {
             Ok(0) => break,
             Ok(more) => line.extend_from_slice(&buffer[..more]),
