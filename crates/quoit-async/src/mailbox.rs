@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(not(all(test, quoit_loom)))]
+    #[cfg(not(quoit_loom))]
     fn one_wake_is_for_all_that_was_left() {
         let mailbox = Mailbox::<Vec<u8>>::new();
         let mut taken = Vec::with_capacity(10);
@@ -118,7 +118,7 @@ mod tests {
 
     /// Two threads leave something, and a loop sleeps until it is woken, until it has both: in no order does it sleep for ever.
     #[test]
-    #[cfg(all(test, quoit_loom))]
+    #[cfg(quoit_loom)]
     fn no_wake_is_lost() {
         use loom::sync::{Arc, Notify};
 
@@ -147,7 +147,7 @@ mod tests {
 
     /// What is left while a loop ends is either returned by its end, or refused.
     #[test]
-    #[cfg(all(test, quoit_loom))]
+    #[cfg(quoit_loom)]
     fn nothing_is_lost_at_the_end() {
         use loom::sync::Arc;
 

@@ -352,7 +352,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-#[cfg(not(all(test, quoit_loom)))]
+#[cfg(not(quoit_loom))]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -485,7 +485,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-#[cfg(not(all(test, quoit_loom)))]
+#[cfg(not(quoit_loom))]
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -104,7 +104,7 @@ impl Wake {
     }
 }
 
-#[cfg(not(all(test, quoit_loom)))]
+#[cfg(not(quoit_loom))]
 #[cfg(test)]
 mod tests {
     use std::os::fd::{FromRawFd, OwnedFd};

@@ -1,12 +1,11 @@
 //! What a server could keep a run from ever ending by, or could fill its memory with.
 
 use std::io::{self, Read, Write};
-use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::servers::{error_line, interrupt, quoit, serve};
+use super::servers::{error_line, interrupt_the_check, quoit, serve};
 
 /// A server that stands still takes nobody from its queue. Where that is full, connect(2) of a Unix socket waits, and of
 /// itself for ever.
@@ -80,20 +79,6 @@ fn an_interrupt_ends_the_check_of_a_server_that_says_nothing() {
         drop(stream.read(&mut request));
     });
     for load in ["echo", "http", "rpc"] {
-        let child = Command::new(env!("CARGO_BIN_EXE_quoit"))
-            .args(["load", load, "--connect", &address, "--timeout", "3600"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program can be started");
-        is_asked.recv().expect("it asks");
-        interrupt(&child);
-        let line = error_line(&child.wait_with_output().expect("it ends"));
-        assert!(
-            line.contains(&format!(
-                "interrupted before {address} had passed the check; nothing was measured"
-            )),
-            "{line}"
-        );
+        interrupt_the_check(&[load], &address, || is_asked.recv().expect("it asks"));
     }
 }

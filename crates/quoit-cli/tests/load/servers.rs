@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -107,6 +107,27 @@ pub(crate) fn interrupt(child: &Child) {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(signalled.expect("kill can be started").success());
+}
+
+/// Starts a load that would wait an hour for what it is told, and interrupts it behind `asked`, which returns once it has asked.
+pub(crate) fn interrupt_the_check(load: &[&str], address: &str, asked: impl FnOnce()) {
+    let child = Command::new(env!("CARGO_BIN_EXE_quoit"))
+        .arg("load")
+        .args(load)
+        .args(["--connect", address, "--timeout", "3600"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    asked();
+    interrupt(&child);
+    let line = error_line(&child.wait_with_output().expect("it ends"));
+    assert!(
+        line.contains(&format!(
+            "interrupted before {address} had passed the check; nothing was measured"
+        )),
+        "{line}"
+    );
 }
 
 /// The report of a run that was interrupted, whose standard output is piped.

@@ -10,7 +10,7 @@ use quoit_workload::{Header, Kind, Sink, SinkReport, Taken, Work};
 use serde_json::Value;
 
 use super::nobody;
-use super::servers::{error_line, interrupt, interrupted_report, number, quoit, report};
+use super::servers::{error_line, interrupt, interrupt_the_check, interrupted_report, number, quoit, report};
 
 /// Guards against hanging; nothing that works waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -196,22 +196,9 @@ fn an_interrupt_ends_the_run_and_the_sink_is_told() {
 #[test]
 fn an_interrupt_ends_the_check_of_an_echo_that_says_nothing() {
     let (socket, address) = bind("127.0.0.1:0");
-    let child = Command::new(env!("CARGO_BIN_EXE_quoit"))
-        .args(["load", "udp", "--echo", "--connect", &address.to_string()])
-        .args(["--timeout", "3600"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program can be started");
-    socket.recv(&mut [0; 2048]).expect("it asks");
-    interrupt(&child);
-    let line = error_line(&child.wait_with_output().expect("it ends"));
-    assert!(
-        line.contains(&format!(
-            "interrupted before {address} had passed the check; nothing was measured"
-        )),
-        "{line}"
-    );
+    interrupt_the_check(&["udp", "--echo"], &address.to_string(), || {
+        socket.recv(&mut [0; 2048]).expect("it asks");
+    });
 }
 
 #[test]

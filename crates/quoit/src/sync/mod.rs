@@ -22,7 +22,7 @@ mod double;
 #[cfg(all(test, quoit_loom))]
 pub(crate) use double::*;
 
-#[cfg(all(test, quoit_loom))]
+#[cfg(quoit_loom)]
 #[cfg(test)]
 mod tests;
 
