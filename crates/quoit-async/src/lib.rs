@@ -94,6 +94,8 @@ mod tonic;
 pub use crate::axum::PeerAddr;
 #[cfg(feature = "quinn")]
 pub use crate::quinn::{QuinnRuntime, QuinnSocket};
+#[cfg(feature = "tonic")]
+pub use crate::tonic::UnixConnectInfo;
 #[cfg(feature = "hyper-util")]
 pub use connector::Connector;
 pub use credentials::PeerCredentials;
@@ -112,8 +114,8 @@ pub use tcp::{
 };
 pub use udp::UdpSocket;
 pub use unix::{
-    OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixListener, UnixReadHalf, UnixReuniteError, UnixStream,
-    UnixWriteHalf,
+    OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixIncoming, UnixListener, UnixReadHalf, UnixReuniteError,
+    UnixStream, UnixWriteHalf,
 };
 
 /// The code of the documents, so that it goes on compiling.

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use quoit::{Accept, Address, ListenSocket, ListenerId, ListenerOptions};
 
@@ -94,9 +94,30 @@ impl Listener {
         within_budget(cx, |cx| self.share.poll_accept(cx, None))
     }
 
-    /// Whether an error of accepting is all that is to come.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.share.has_ended()
+    pub(crate) fn incoming(self) -> Accepted {
+        Accepted {
+            listener: self,
+            ended: false,
+        }
+    }
+}
+
+/// The connections of a listener, one after the other, behind which comes nothing once the listener has ended.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    listener: Listener,
+    ended: bool,
+}
+
+impl Accepted {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Arc<Link>>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let result = ready!(self.listener.poll_accept(cx));
+        // Servers go on behind an error, and would never rest.
+        self.ended = result.is_err() && self.listener.share.has_ended();
+        Poll::Ready(Some(result.map(|(link, _)| link)))
     }
 }
 

@@ -12,7 +12,7 @@ use quoit::{
 
 use crate::closing;
 use crate::connect;
-use crate::listener::Listener;
+use crate::listener::{Accepted, Listener};
 use crate::lookup::{ToSocketAddrs, look_up};
 use crate::stream_type::stream_type;
 
@@ -353,8 +353,7 @@ impl TcpListener {
     #[must_use]
     pub fn incoming(self) -> Incoming {
         Incoming {
-            listener: self,
-            ended: false,
+            accepted: self.listener.incoming(),
         }
     }
 
@@ -366,20 +365,14 @@ impl TcpListener {
 /// The connections of a listener, one after the other ([`TcpListener::incoming`]).
 #[derive(Debug)]
 pub struct Incoming {
-    listener: TcpListener,
-    ended: bool,
+    accepted: Accepted,
 }
 
 impl futures_core::Stream for Incoming {
     type Item = io::Result<TcpStream>;
 
     fn poll_next(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        let result = ready!(self.listener.poll_accept(cx));
-        // Servers go on behind an error, and would never rest.
-        self.ended = result.is_err() && self.listener.listener.has_ended();
-        Poll::Ready(Some(result.map(|(stream, _)| stream)))
+        let next = ready!(self.accepted.poll_next(cx));
+        Poll::Ready(next.map(|result| result.map(TcpStream::of)))
     }
 }

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use quoit::{Address, ConnectOptions, ListenSocket, ListenerOptions};
 
 use crate::connect;
 use crate::credentials::{self, PeerCredentials};
-use crate::listener::Listener;
+use crate::listener::{Accepted, Listener};
 use crate::stream_type::stream_type;
 
 stream_type! {
@@ -168,7 +168,30 @@ impl UnixListener {
         Ok(self.listener.address().clone())
     }
 
+    /// The connections, as a stream that ends when the listener has, behind the error that says so.
+    #[must_use]
+    pub fn incoming(self) -> UnixIncoming {
+        UnixIncoming {
+            accepted: self.listener.incoming(),
+        }
+    }
+
     pub(crate) fn of(listener: Listener) -> Self {
         Self { listener }
+    }
+}
+
+/// The connections of a listener, one after the other ([`UnixListener::incoming`]).
+#[derive(Debug)]
+pub struct UnixIncoming {
+    accepted: Accepted,
+}
+
+impl futures_core::Stream for UnixIncoming {
+    type Item = io::Result<UnixStream>;
+
+    fn poll_next(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.accepted.poll_next(cx));
+        Poll::Ready(next.map(|result| result.map(UnixStream::of)))
     }
 }
