@@ -138,6 +138,8 @@ mod simulated {
         fn stop_listening(self: &mut Self, listener: ListenerId) -> Result<(), Refusal>;
         fn connect(self: &mut Self, address: &Address, options: &ConnectOptions, token: Token)
             -> Result<ConnectionId, Refusal>;
+        fn connect_on(self: &mut Self, socket: OwnedFd, address: &Address, options: &ConnectOptions, token: Token)
+            -> Result<ConnectionId, Refusal>;
         fn attach(self: &mut Self, descriptor: OwnedFd, options: &AttachOptions, token: Token)
             -> Result<ConnectionId, Refusal>;
         fn local_address(self: &Self, connection: ConnectionId) -> Option<Address>;

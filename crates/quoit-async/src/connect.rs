@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::iter::Enumerate;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -26,7 +27,13 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn begin(home: &Arc<Home>, address: Address, options: ConnectOptions) -> io::Result<Self> {
+    /// By a socket of the program's, or by one that the loop makes.
+    fn begin(
+        home: &Arc<Home>,
+        socket: Option<OwnedFd>,
+        address: Address,
+        options: ConnectOptions,
+    ) -> io::Result<Self> {
         let link = Link::new(Arc::clone(home));
         let attempt = Self {
             link: Some(Arc::clone(&link)),
@@ -34,7 +41,12 @@ impl Attempt {
         let mut beginning = Beginning(Some(link));
         home.call(move |driver| {
             let link = beginning.0.take().expect("it is begun once");
-            match driver.event_loop.connect(&address, &options, Token::NONE) {
+            let event_loop = &mut driver.event_loop;
+            let connecting = match socket {
+                Some(socket) => event_loop.connect_on(socket, &address, &options, Token::NONE),
+                None => event_loop.connect(&address, &options, Token::NONE),
+            };
+            match connecting {
                 Ok(id) => begun(driver, id, &link),
                 Err(refusal) => driver.refuse(&link, refusal),
             }
@@ -82,20 +94,30 @@ fn begun(driver: &mut Driver, id: quoit::ConnectionId, link: &Arc<Link>) {
 
 /// Connects to one address.
 pub(crate) async fn connect_to(address: Address, options: ConnectOptions) -> io::Result<Arc<Link>> {
-    connect_from(&crate::loops::home()?, address, options).await
+    connect_from(&crate::loops::home()?, None, address, options).await
+}
+
+/// Connects a socket to one address.
+pub(crate) async fn connect_on(
+    socket: OwnedFd,
+    address: Address,
+    options: ConnectOptions,
+) -> io::Result<Arc<Link>> {
+    connect_from(&crate::loops::home()?, Some(socket), address, options).await
 }
 
 pub(crate) async fn connect_from(
     home: &Arc<Home>,
+    socket: Option<OwnedFd>,
     address: Address,
     options: ConnectOptions,
 ) -> io::Result<Arc<Link>> {
-    let mut attempt = Attempt::begin(home, address, options)?;
+    let mut attempt = Attempt::begin(home, socket, address, options)?;
     poll_fn(|cx| attempt.poll(cx)).await
 }
 
 /// Takes a connected socket that was made elsewhere.
-pub(crate) fn attach(descriptor: std::os::fd::OwnedFd) -> io::Result<Arc<Link>> {
+pub(crate) fn attach(descriptor: OwnedFd) -> io::Result<Arc<Link>> {
     let home = crate::loops::home()?;
     let link = Link::new(Arc::clone(&home));
     let attached = Arc::clone(&link);
@@ -146,7 +168,7 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 /// than a quarter of a second.
 pub(crate) async fn connect_first(home: &Arc<Home>, addresses: Vec<SocketAddr>) -> io::Result<Arc<Link>> {
     if let [address] = addresses[..] {
-        return connect_from(home, address.into(), ConnectOptions::default()).await;
+        return connect_from(home, None, address.into(), ConnectOptions::default()).await;
     }
     let mut race = Race {
         home: Arc::clone(home),
@@ -178,7 +200,7 @@ impl Race {
 
     fn begin_next(&mut self) -> bool {
         while let Some((rank, address)) = self.left.next() {
-            match Attempt::begin(&self.home, address.into(), ConnectOptions::default()) {
+            match Attempt::begin(&self.home, None, address.into(), ConnectOptions::default()) {
                 Ok(attempt) => {
                     self.attempts.push((rank, attempt));
                     // A loop that is gone has told the attempt so.

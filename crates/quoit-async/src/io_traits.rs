@@ -101,11 +101,7 @@ macro_rules! tokio_traits {
                     buffer: &mut tokio::io::ReadBuf<'_>,
                 ) -> std::task::Poll<std::io::Result<()>> {
                     // Without room it waits for something to read all the same, as tokio's does.
-                    let mut take = |bytes: &[u8]| {
-                        let part = bytes.len().min(buffer.remaining());
-                        buffer.put_slice(&bytes[..part]);
-                        part
-                    };
+                    let mut take = crate::stream::fill_read_buf(buffer);
                     crate::budget::within_budget(cx, |cx| self.get_mut().read_with(cx, &mut take)).map_ok(drop)
                 }
             }

@@ -75,6 +75,7 @@ mod stream;
 mod stream_type;
 mod table;
 mod tcp;
+mod tcp_socket;
 #[cfg(feature = "tokio")]
 mod turner;
 mod udp;
@@ -109,9 +110,9 @@ pub use quoit::{
 #[cfg(feature = "tokio")]
 pub use serve::{Context, Server, ServerConfig, serve};
 pub use tcp::{
-    Incoming, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, TcpListener, TcpSocket, TcpStream,
-    WriteHalf,
+    Incoming, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, TcpListener, TcpStream, WriteHalf,
 };
+pub use tcp_socket::TcpSocket;
 pub use udp::UdpSocket;
 pub use unix::{
     OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixIncoming, UnixListener, UnixReadHalf, UnixReuniteError,

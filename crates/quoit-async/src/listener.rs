@@ -23,6 +23,8 @@ pub(crate) struct Listener {
     id: Option<ListenerId>,
     share: Share,
     address: Address,
+    /// What it accepts is reset when it is dropped.
+    resets: bool,
 }
 
 impl Listener {
@@ -63,7 +65,14 @@ impl Listener {
             id: Some(id),
             share,
             address,
+            resets: false,
         })
+    }
+
+    /// Has what it accepts reset when that is dropped.
+    pub(crate) fn resetting(mut self, resets: bool) -> Self {
+        self.resets = resets;
+        self
     }
 
     /// Of a listener that the runtime has made.
@@ -74,6 +83,7 @@ impl Listener {
             id: None,
             share,
             address,
+            resets: false,
         }
     }
 
@@ -87,11 +97,25 @@ impl Listener {
             share: &self.share,
             key: None,
         };
-        poll_fn(|cx| waiting.poll(cx)).await
+        poll_fn(|cx| self.poll_with(cx, Some(&mut waiting.key))).await
     }
 
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
-        within_budget(cx, |cx| self.share.poll_accept(cx, None))
+        self.poll_with(cx, None)
+    }
+
+    fn poll_with(
+        &self,
+        cx: &mut Context<'_>,
+        key: Option<&mut Option<WaiterKey>>,
+    ) -> Poll<io::Result<(Arc<Link>, Address)>> {
+        let accepted = ready!(within_budget(cx, |cx| self.share.poll_accept(cx, key)));
+        if let Ok((link, _)) = &accepted
+            && self.resets
+        {
+            link.reset_on_drop();
+        }
+        Poll::Ready(accepted)
     }
 
     pub(crate) fn incoming(self) -> Accepted {
@@ -149,12 +173,6 @@ fn port_of(address: &Address) -> u16 {
 struct Accepting<'a> {
     share: &'a Share,
     key: Option<WaiterKey>,
-}
-
-impl Accepting<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Arc<Link>, Address)>> {
-        within_budget(cx, |cx| self.share.poll_accept(cx, Some(&mut self.key)))
-    }
 }
 
 impl Drop for Accepting<'_> {

@@ -92,6 +92,11 @@ impl State {
         !self.received.is_empty() || self.has_news()
     }
 
+    /// Whether a send would not wait.
+    fn is_writable(&self) -> bool {
+        self.has_room() || self.has_news()
+    }
+
     /// Takes what has come in the memory that it came in: of joined ones, those that were not read one by one before.
     pub(crate) fn take_datagrams(&mut self) -> Option<Datagrams> {
         self.received.pop_front()
@@ -109,6 +114,11 @@ impl Port {
 
     pub(crate) fn home(&self) -> &Arc<Home> {
         &self.home
+    }
+
+    /// What the network has told and nobody was told of.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        lock(&self.state).error.take()
     }
 
     pub(crate) fn id(&self) -> io::Result<DatagramSocketId> {
@@ -355,13 +365,49 @@ impl Port {
         drop(waker);
     }
 
+    /// Whether it is ready for something of what `interest` asks for, and for what.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll_ready(
+        &self,
+        cx: &mut Context<'_>,
+        interest: tokio::io::Interest,
+        [reads, writes]: &mut [Option<WaiterKey>; 2],
+    ) -> Poll<tokio::io::Ready> {
+        use tokio::io::Ready;
+
+        let mut state = lock(&self.state);
+        let mut ready = Ready::EMPTY;
+        if interest.is_readable() && state.is_readable() {
+            ready |= Ready::READABLE;
+        }
+        if interest.is_writable() && state.is_writable() {
+            ready |= Ready::WRITABLE;
+        }
+        if interest.is_error() && state.error.is_some() {
+            ready |= Ready::ERROR;
+        }
+        if !ready.is_empty() {
+            return Poll::Ready(ready);
+        }
+        // An error wakes those who wait for either.
+        let before = [
+            (interest.is_readable() || interest.is_error()).then(|| state.receivers.wait(reads, cx.waker())),
+            interest
+                .is_writable()
+                .then(|| state.senders.wait(writes, cx.waker())),
+        ];
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
     pub(crate) fn poll_writable(
         &self,
         cx: &mut Context<'_>,
         key: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        if state.has_room() || state.has_news() {
+        if state.is_writable() {
             return Poll::Ready(());
         }
         let before = match key {
@@ -422,23 +468,30 @@ fn errno_of(refusal: Refusal) -> Errno {
     }
 }
 
-/// Takes one datagram: copies as much as fits, and drops the rest as the kernel does.
-pub(crate) fn take_into<'a>(
-    buffer: &'a mut [u8],
+/// Takes one datagram by `copy`, which returns how much of it there is room for. The rest is lost, as it is to the kernel.
+pub(crate) fn take_by<'a>(
+    mut copy: impl FnMut(&[u8]) -> usize + 'a,
 ) -> impl FnMut(&mut State) -> Option<(usize, SocketAddr)> + 'a {
     move |state| {
         let front = state.received.front_mut()?;
-        let found = {
-            let datagram = front.first();
-            let length = datagram.len().min(buffer.len());
-            buffer[..length].copy_from_slice(&datagram[..length]);
-            (length, peer_of(&datagram.peer()))
-        };
+        let found = of_first(front, &mut copy);
         if !front.skip_first() {
             state.received.pop_front();
         }
         Some(found)
     }
+}
+
+/// As [`take_by`], and leaves the datagram where it is. An error that the network has brought is told instead where nothing has come.
+pub(crate) fn look_by<'a>(
+    mut copy: impl FnMut(&[u8]) -> usize + 'a,
+) -> impl FnMut(&mut State) -> Option<(usize, SocketAddr)> + 'a {
+    move |state| Some(of_first(state.received.front()?, &mut copy))
+}
+
+fn of_first(datagrams: &Datagrams, copy: &mut dyn FnMut(&[u8]) -> usize) -> (usize, SocketAddr) {
+    let first = datagrams.first();
+    (copy(&first), peer_of(&first.peer()))
 }
 
 pub(crate) fn peer_of(address: &Address) -> SocketAddr {

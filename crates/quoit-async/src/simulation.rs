@@ -175,7 +175,7 @@ impl Simulation {
     pub fn connect_unix(&self, address: Address) -> impl Future<Output = io::Result<UnixStream>> + use<> {
         let home = Arc::clone(&self.home);
         async move {
-            connect::connect_from(&home, address, quoit::ConnectOptions::default())
+            connect::connect_from(&home, None, address, quoit::ConnectOptions::default())
                 .await
                 .map(UnixStream::of)
         }

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use bytes::BufMut;
 use quoit::{Address, Errno, FileRange, Lease, OnShort, Token};
 
 use crate::budget::within_budget;
@@ -110,10 +111,15 @@ impl Reader {
         self.link.try_peek(into)
     }
 
-    pub(crate) fn poll_peek(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll_peek(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
         loop {
-            if let Poll::Ready(result) = self.try_peek(into) {
-                return Poll::Ready(result);
+            if let Poll::Ready(result) = self.try_peek(into.initialize_unfilled()) {
+                return Poll::Ready(result.inspect(|&count| into.advance(count)));
             }
             ready!(self.link.poll_readable(cx, None));
         }
@@ -128,17 +134,25 @@ impl Reader {
         }
     }
 
+    pub(crate) fn poll_readable(
+        &self,
+        cx: &mut Context<'_>,
+        key: Option<&mut Option<WaiterKey>>,
+    ) -> Poll<()> {
+        if self.holds_bytes() {
+            return Poll::Ready(());
+        }
+        self.link.poll_readable(cx, key)
+    }
+
+    /// Whether there are bytes that the link does not know of any more.
+    fn holds_bytes(&self) -> bool {
+        lock(&self.current).is_some()
+    }
+
     pub(crate) async fn readable(&self) {
         let mut waiting = Waiting::new(&self.link, Direction::Read);
-        poll_fn(|cx| {
-            within_budget(cx, |cx| {
-                if lock(&self.current).is_some() {
-                    return Poll::Ready(());
-                }
-                self.link.poll_readable(cx, Some(&mut waiting.key))
-            })
-        })
-        .await;
+        poll_fn(|cx| within_budget(cx, |cx| self.poll_readable(cx, Some(&mut waiting.key)))).await;
     }
 
     pub(crate) async fn recv(&mut self) -> io::Result<Option<Lease>> {
@@ -235,6 +249,36 @@ impl Owner {
 
     pub(crate) fn try_write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         now(self.link.try_write(pieces))
+    }
+
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.link.poll_writable(cx, None)
+    }
+
+    /// Waits until a read or a write would not wait, as far as `interest` asks for it. `reader`: who may hold something that the
+    /// link does not know of.
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn ready(
+        &self,
+        interest: tokio::io::Interest,
+        reader: Option<&Reader>,
+    ) -> tokio::io::Ready {
+        let [mut reads, mut writes] =
+            [Direction::Read, Direction::Write].map(|direction| Waiting::new(&self.link, direction));
+        poll_fn(|cx| {
+            within_budget(cx, |cx| {
+                let held = reader.is_some_and(Reader::holds_bytes);
+                let mut keys = [reads.key, writes.key];
+                let ready = self.link.poll_ready(cx, interest, held, &mut keys);
+                [reads.key, writes.key] = keys;
+                ready
+            })
+        })
+        .await
+    }
+
+    pub(crate) fn peer(&self) -> io::Result<Address> {
+        self.link.peer().cloned().ok_or_else(|| Errno::ENOTCONN.into())
     }
 
     pub(crate) async fn writable(&self) {
@@ -342,10 +386,6 @@ impl Stream {
         &self.owner.link
     }
 
-    pub(crate) fn peer(&self) -> io::Result<Address> {
-        self.link().peer().cloned().ok_or_else(|| Errno::ENOTCONN.into())
-    }
-
     pub(crate) fn into_split(self) -> (OwnedReader, OwnedWriter) {
         let Self { reader, owner } = self;
         let owner = Arc::new(owner);
@@ -437,6 +477,27 @@ pub(crate) fn fill(buffers: &mut [IoSliceMut<'_>]) -> impl FnMut(&[u8]) -> usize
             }
         }
         copied
+    }
+}
+
+/// The same for what room there is in a buffer without growing it further than it does by itself.
+pub(crate) fn fill_buf(buffer: &mut impl BufMut) -> impl FnMut(&[u8]) -> usize {
+    let mut room = buffer.chunk_mut().len();
+    move |bytes| {
+        let part = room.min(bytes.len());
+        buffer.put_slice(&bytes[..part]);
+        room -= part;
+        part
+    }
+}
+
+/// The same for the unfilled part of a buffer of tokio's.
+#[cfg(feature = "tokio")]
+pub(crate) fn fill_read_buf(buffer: &mut tokio::io::ReadBuf<'_>) -> impl FnMut(&[u8]) -> usize {
+    move |bytes| {
+        let part = bytes.len().min(buffer.remaining());
+        buffer.put_slice(&bytes[..part]);
+        part
     }
 }
 

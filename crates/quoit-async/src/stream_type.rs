@@ -4,7 +4,8 @@
 macro_rules! stream_type {
     (
         $(#[$doc:meta])*
-        $stream:ident, halves $read:ident, $write:ident, $owned_read:ident, $owned_write:ident, $reunite:ident
+        $stream:ident, halves $read:ident, $write:ident, $owned_read:ident, $owned_write:ident, $reunite:ident,
+        addresses $address:ty, by $convert:path
     ) => {
         $(#[$doc])*
         #[derive(Debug)]
@@ -37,6 +38,28 @@ macro_rules! stream_type {
                 Ok(())
             }
 
+            /// As [`readable`](Self::readable), for who polls.
+            ///
+            /// # Errors
+            /// None; a `Result` as tokio's is.
+            pub fn poll_read_ready(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                crate::budget::within_budget(cx, |cx| self.stream.reader.poll_readable(cx, None)).map(Ok)
+            }
+
+            /// As [`writable`](Self::writable), for who polls.
+            ///
+            /// # Errors
+            /// None; a `Result` as tokio's is.
+            pub fn poll_write_ready(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                crate::budget::within_budget(cx, |cx| self.stream.owner.poll_writable(cx)).map(Ok)
+            }
+
             /// Reads what has come, at most a buffer full. 0: the peer has ended its direction.
             ///
             /// # Errors
@@ -54,6 +77,14 @@ macro_rules! stream_type {
                 buffers: &mut [std::io::IoSliceMut<'_>],
             ) -> std::io::Result<usize> {
                 self.stream.reader.try_read(&mut crate::stream::fill(buffers))
+            }
+
+            /// As [`try_read`](Self::try_read), behind what is in a buffer, as much as that has room for.
+            ///
+            /// # Errors
+            /// As `try_read`.
+            pub fn try_read_buf(&self, buffer: &mut impl bytes::BufMut) -> std::io::Result<usize> {
+                self.stream.reader.try_read(&mut crate::stream::fill_buf(buffer))
             }
 
             /// Writes as much as there is room for.
@@ -85,10 +116,11 @@ macro_rules! stream_type {
             ///
             /// # Errors
             /// As `peek`.
+            #[cfg(feature = "tokio")]
             pub fn poll_peek(
                 &self,
                 cx: &mut std::task::Context<'_>,
-                buffer: &mut [u8],
+                buffer: &mut tokio::io::ReadBuf<'_>,
             ) -> std::task::Poll<std::io::Result<usize>> {
                 self.stream.reader.poll_peek(cx, buffer)
             }
@@ -195,12 +227,44 @@ macro_rules! stream_type {
                 self.stream.try_read(buffer)
             }
 
+            #[doc = concat!("As [`", stringify!($stream), "::try_read_vectored`].")]
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_read_vectored(
+                &self,
+                buffers: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                self.stream.try_read_vectored(buffers)
+            }
+
+            #[doc = concat!("As [`", stringify!($stream), "::try_read_buf`].")]
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_read_buf(&self, buffer: &mut impl bytes::BufMut) -> std::io::Result<usize> {
+                self.stream.try_read_buf(buffer)
+            }
+
             #[doc = concat!("As [`", stringify!($stream), "::peek`].")]
             ///
             /// # Errors
             /// As there.
             pub async fn peek(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
                 self.stream.peek(buffer).await
+            }
+
+            #[doc = concat!("As [`", stringify!($stream), "::poll_peek`].")]
+            ///
+            /// # Errors
+            /// As there.
+            #[cfg(feature = "tokio")]
+            pub fn poll_peek(
+                &mut self,
+                cx: &mut std::task::Context<'_>,
+                buffer: &mut tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                self.stream.poll_peek(cx, buffer)
             }
         }
 
@@ -219,6 +283,14 @@ macro_rules! stream_type {
             /// As there.
             pub fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
                 self.stream.try_write(bytes)
+            }
+
+            #[doc = concat!("As [`", stringify!($stream), "::try_write_vectored`].")]
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_write_vectored(&self, pieces: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                self.stream.try_write_vectored(pieces)
             }
 
             #[doc = concat!("As [`", stringify!($stream), "::send`].")]
@@ -283,12 +355,44 @@ macro_rules! stream_type {
                 self.half.reader.try_read(&mut crate::stream::fill_one(buffer))
             }
 
+            #[doc = concat!("As [`", stringify!($stream), "::try_read_vectored`].")]
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_read_vectored(
+                &self,
+                buffers: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                self.half.reader.try_read(&mut crate::stream::fill(buffers))
+            }
+
+            #[doc = concat!("As [`", stringify!($stream), "::try_read_buf`].")]
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_read_buf(&self, buffer: &mut impl bytes::BufMut) -> std::io::Result<usize> {
+                self.half.reader.try_read(&mut crate::stream::fill_buf(buffer))
+            }
+
             #[doc = concat!("As [`", stringify!($stream), "::peek`].")]
             ///
             /// # Errors
             /// As there.
             pub async fn peek(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
                 self.half.reader.peek(buffer).await
+            }
+
+            #[doc = concat!("As [`", stringify!($stream), "::poll_peek`].")]
+            ///
+            /// # Errors
+            /// As there.
+            #[cfg(feature = "tokio")]
+            pub fn poll_peek(
+                &mut self,
+                cx: &mut std::task::Context<'_>,
+                buffer: &mut tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                self.half.reader.poll_peek(cx, buffer)
             }
 
             #[doc = concat!("As [`", stringify!($stream), "::recv`].")]
@@ -331,6 +435,14 @@ macro_rules! stream_type {
                 self.half.owner.try_write(&[std::io::IoSlice::new(bytes)])
             }
 
+            #[doc = concat!("As [`", stringify!($stream), "::try_write_vectored`].")]
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_write_vectored(&self, pieces: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                self.half.owner.try_write(pieces)
+            }
+
             #[doc = concat!("As [`", stringify!($stream), "::send`].")]
             ///
             /// # Errors
@@ -356,8 +468,53 @@ macro_rules! stream_type {
             }
         }
 
+        crate::stream_type::of_both_directions! {
+            $stream, $address, $convert, this => &this.stream.owner, Some(&this.stream.reader);
+            $read<'_>, $address, $convert, this => &this.stream.stream.owner, Some(&this.stream.stream.reader);
+            $write<'_>, $address, $convert, this => &this.stream.stream.owner, Some(&this.stream.stream.reader);
+            $owned_read, $address, $convert, this => &this.half.owner, Some(&this.half.reader);
+            $owned_write, $address, $convert, this => &this.half.owner, None;
+        }
         crate::io_traits::poll_traits!($stream, $read, $write, $owned_read, $owned_write);
     };
 }
 
-pub(crate) use stream_type;
+/// What a stream and each of its halves tell of the whole.
+macro_rules! of_both_directions {
+    ($($type:ty, $address:ty, $convert:path, $this:ident => $owner:expr, $reader:expr;)*) => {
+        $(
+            impl $type {
+                /// The address of this end.
+                ///
+                /// # Errors
+                /// `NotConnected` once the connection is gone, unless it was asked for before.
+                pub fn local_addr(&self) -> std::io::Result<$address> {
+                    let $this = self;
+                    $convert(&($owner).link().local()?)
+                }
+
+                /// The address of the peer, also once it has reset the connection. On Unix it mostly has none.
+                ///
+                /// # Errors
+                /// `NotConnected` if the kernel never knew it.
+                pub fn peer_addr(&self) -> std::io::Result<$address> {
+                    let $this = self;
+                    $convert(&($owner).peer()?)
+                }
+
+                /// Waits until a read or a write would not wait, as `interest` asks for. What it returns says which of them, and
+                /// whether the peer has ended its direction. Cancel safe.
+                ///
+                /// # Errors
+                /// None; a `Result` as tokio's is.
+                #[cfg(feature = "tokio")]
+                pub async fn ready(&self, interest: tokio::io::Interest) -> std::io::Result<tokio::io::Ready> {
+                    let $this = self;
+                    Ok(($owner).ready(interest, $reader).await)
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use {of_both_directions, stream_type};

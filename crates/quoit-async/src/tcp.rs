@@ -6,9 +6,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use quoit::{
-    Accept, Address, ConnectOptions, Keepalive, ListenOptions, ListenSocket, ListenerOptions, StreamOptions,
-};
+use quoit::{Address, ListenSocket, ListenerOptions};
 
 use crate::closing;
 use crate::connect;
@@ -22,7 +20,8 @@ stream_type! {
     ///
     /// Dropping it closes the connection: what was written is still sent. With something received that nobody has read the peer
     /// sees a reset, as of a kernel's socket.
-    TcpStream, halves ReadHalf, WriteHalf, OwnedReadHalf, OwnedWriteHalf, ReuniteError
+    TcpStream, halves ReadHalf, WriteHalf, OwnedReadHalf, OwnedWriteHalf, ReuniteError,
+    addresses SocketAddr, by inet
 }
 
 fn inet(address: &Address) -> io::Result<SocketAddr> {
@@ -68,22 +67,6 @@ impl TcpStream {
         connect::attach(OwnedFd::from(stream)).map(Self::of)
     }
 
-    /// The address of this end.
-    ///
-    /// # Errors
-    /// `NotConnected` once the connection is gone, unless it was asked for before.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        inet(&self.stream.link().local()?)
-    }
-
-    /// The address of the peer, also once it has reset the connection.
-    ///
-    /// # Errors
-    /// `NotConnected` if the kernel never knew it.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        inet(&self.stream.peer()?)
-    }
-
     /// Whether small segments leave at once (`TCP_NODELAY`). Unlike tokio's they do from the start: what is written in a turn
     /// leaves together anyway.
     ///
@@ -99,6 +82,22 @@ impl TcpStream {
     /// As [`nodelay`](Self::nodelay).
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.with_socket(move |socket| socket.set_tcp_nodelay(nodelay))
+    }
+
+    /// Whether acknowledgements leave at once (`TCP_QUICKACK`, `tcp(7)`). The kernel changes it by itself.
+    ///
+    /// # Errors
+    /// As [`nodelay`](Self::nodelay).
+    pub fn quickack(&self) -> io::Result<bool> {
+        self.with_socket(|socket| socket.tcp_quickack())
+    }
+
+    /// Sets `TCP_QUICKACK`, for a while.
+    ///
+    /// # Errors
+    /// As [`nodelay`](Self::nodelay).
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        self.with_socket(move |socket| socket.set_tcp_quickack(quickack))
     }
 
     /// The time to live of what is sent (`IP_TTL`).
@@ -132,143 +131,6 @@ impl TcpStream {
     /// As [`nodelay`](Self::nodelay).
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.with_socket(|socket| socket.take_error())
-    }
-}
-
-/// A TCP socket that is neither connected nor listens: options first, as `tokio::net::TcpSocket`.
-#[derive(Clone, Debug, Default)]
-pub struct TcpSocket {
-    stream: StreamOptions,
-    listen: ListenOptions,
-    local: Option<SocketAddr>,
-    ipv6: bool,
-}
-
-impl TcpSocket {
-    /// For IPv4.
-    ///
-    /// # Errors
-    /// None; a `Result` as tokio's is.
-    pub fn new_v4() -> io::Result<Self> {
-        Ok(Self::default())
-    }
-
-    /// For IPv6.
-    ///
-    /// # Errors
-    /// None; a `Result` as tokio's is.
-    pub fn new_v6() -> io::Result<Self> {
-        Ok(Self {
-            ipv6: true,
-            ..Self::default()
-        })
-    }
-
-    /// `SO_RCVBUF`, in bytes. The kernel doubles it.
-    ///
-    /// # Errors
-    /// None; it is set when the socket is made.
-    pub fn set_recv_buffer_size(&mut self, size: u32) -> io::Result<()> {
-        self.stream.receive_buffer = Some(size);
-        Ok(())
-    }
-
-    /// `SO_SNDBUF`, in bytes. The kernel doubles it.
-    ///
-    /// # Errors
-    /// None; it is set when the socket is made.
-    pub fn set_send_buffer_size(&mut self, size: u32) -> io::Result<()> {
-        self.stream.send_buffer = Some(size);
-        Ok(())
-    }
-
-    /// `TCP_NODELAY`. Default: on.
-    ///
-    /// # Errors
-    /// None; it is set when the socket is made.
-    pub fn set_nodelay(&mut self, nodelay: bool) -> io::Result<()> {
-        self.stream.no_delay = nodelay;
-        Ok(())
-    }
-
-    /// TCP keepalive, with the default times. Default: off.
-    ///
-    /// # Errors
-    /// None; it is set when the socket is made.
-    pub fn set_keepalive(&mut self, keepalive: bool) -> io::Result<()> {
-        self.stream.keepalive = keepalive.then(Keepalive::default);
-        Ok(())
-    }
-
-    /// `SO_REUSEPORT`, for listening. Default: off.
-    ///
-    /// # Errors
-    /// None; it is set when the socket is made.
-    pub fn set_reuseport(&mut self, reuse_port: bool) -> io::Result<()> {
-        self.listen.reuse_port = reuse_port;
-        Ok(())
-    }
-
-    /// The address to listen on, or to connect from.
-    ///
-    /// # Errors
-    /// `InvalidInput` for an address of the other family. That it is in use, `listen` and `connect` tell.
-    pub fn bind(&mut self, address: SocketAddr) -> io::Result<()> {
-        self.check(address)?;
-        self.local = Some(address);
-        Ok(())
-    }
-
-    fn check(&self, address: SocketAddr) -> io::Result<()> {
-        if address.is_ipv6() == self.ipv6 {
-            return Ok(());
-        }
-        Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{address} is not of this socket's family"),
-        ))
-    }
-
-    /// Listens. Connections that wait in the kernel: at most `backlog`.
-    ///
-    /// # Errors
-    /// `InvalidInput` before [`bind`](Self::bind); `AddrInUse`, `PermissionDenied` and the like, with the address.
-    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
-        let Some(local) = self.local else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "bind the socket to an address before it listens",
-            ));
-        };
-        let listen = ListenOptions {
-            backlog,
-            receive_buffer: self.stream.receive_buffer,
-            send_buffer: self.stream.send_buffer,
-            ..self.listen
-        };
-        let options = ListenerOptions {
-            listen,
-            stream: self.stream,
-            accept: Accept::Connections,
-            ..ListenerOptions::default()
-        };
-        Listener::bind(&local.into(), options).map(|listener| TcpListener { listener })
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// As [`TcpStream::connect`]; `InvalidInput` for an address of the other family.
-    pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
-        self.check(address)?;
-        let options = ConnectOptions {
-            local: self.local.map(Address::from),
-            socket: self.stream,
-            ..ConnectOptions::default()
-        };
-        connect::connect_to(address.into(), options)
-            .await
-            .map(TcpStream::of)
     }
 }
 

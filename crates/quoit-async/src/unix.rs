@@ -15,7 +15,12 @@ use crate::stream_type::stream_type;
 
 stream_type! {
     /// A Unix stream connection, in place of `tokio::net::UnixStream`. As [`TcpStream`](crate::TcpStream) otherwise.
-    UnixStream, halves UnixReadHalf, UnixWriteHalf, OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixReuniteError
+    UnixStream, halves UnixReadHalf, UnixWriteHalf, OwnedUnixReadHalf, OwnedUnixWriteHalf, UnixReuniteError,
+    addresses Address, by unchanged
+}
+
+fn unchanged(address: &Address) -> io::Result<Address> {
+    Ok(address.clone())
 }
 
 /// The address that a path names: with NUL as its first byte one of the abstract namespace, as in tokio.
@@ -61,22 +66,6 @@ impl UnixStream {
     /// What the kernel says of it; a loop that is gone.
     pub fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
         connect::attach(OwnedFd::from(stream)).map(Self::of)
-    }
-
-    /// The address of this end.
-    ///
-    /// # Errors
-    /// `NotConnected` once the connection is gone, unless it was asked for before.
-    pub fn local_addr(&self) -> io::Result<Address> {
-        self.stream.link().local()
-    }
-
-    /// The address of the peer, which mostly has none.
-    ///
-    /// # Errors
-    /// `NotConnected` if the kernel never knew it.
-    pub fn peer_addr(&self) -> io::Result<Address> {
-        self.stream.peer()
     }
 
     /// Who is at the other end.

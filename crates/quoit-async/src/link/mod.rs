@@ -7,6 +7,8 @@
 mod events;
 mod give;
 mod operations;
+#[cfg(feature = "tokio")]
+mod ready;
 
 use std::collections::VecDeque;
 use std::io;

@@ -306,8 +306,6 @@ scenario! {
         let (_bound, refuses) = nobody();
         let socket = TcpSocket::new_v4().unwrap();
         says.told("refused", socket.connect(refuses).await.map(drop));
-        let socket = TcpSocket::new_v4().unwrap();
-        says.told_kind("other family", socket.connect("[::1]:1".parse().unwrap()).await.map(drop).map_err(|_| std::io::ErrorKind::Other.into()));
         let (listener, address) = listen().await;
         let socket = TcpSocket::new_v4().unwrap();
         let (one, other) = tokio::join!(socket.connect(address), listener.accept());

@@ -44,15 +44,6 @@ differs!(small_segments_leave_at_once, || async {
     assert!(stream.nodelay().unwrap());
 });
 
-differs!(a_socket_is_bound_when_it_listens, || async {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut socket = TcpSocket::new_v4().unwrap();
-    socket.bind(listener.local_addr().unwrap()).unwrap();
-    assert_eq!(socket.listen(8).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-    let socket = TcpSocket::new_v4().unwrap();
-    assert_eq!(socket.listen(8).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-});
-
 differs!(the_peers_address_is_known_behind_a_reset, || async {
     let (mut stream, peer) = to_std().await;
     let at = peer.local_addr().unwrap();
@@ -158,9 +149,8 @@ fn a_dropped_listener_is_closed_by_its_loop() {
         drop(tokio::join!(TcpStream::connect(at), listener.accept()));
         drop(listener);
         // What cannot wait for the loop's turn.
-        let mut socket = TcpSocket::new_v4().unwrap();
-        socket.bind(at).unwrap();
-        assert_eq!(socket.listen(8).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let socket = TcpSocket::new_v4().unwrap();
+        assert_eq!(socket.bind(at).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(TcpListener::bind(at).await.unwrap());
     });
 }

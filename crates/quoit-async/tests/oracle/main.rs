@@ -6,8 +6,11 @@ mod addresses;
 mod differs;
 mod ends;
 mod io;
+mod readiness;
+mod sockets;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod udp;
+mod udp_options;
 mod unix;

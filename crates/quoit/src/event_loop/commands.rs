@@ -131,7 +131,45 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
         let address = SocketAddress::try_from(address).map_err(|_| Errno::EINVAL)?;
         let socket = self.system.stream_socket(&address)?;
         self.counters.system_calls.add(1);
-        self.prepare_stream(&socket, &options.socket)?;
+        if self.engine.wants_nonblocking() {
+            self.system.set_nonblocking(socket.as_fd(), true)?;
+            self.counters.system_calls.add(1);
+        }
+        self.connect_prepared(socket, address, options, token)
+    }
+
+    /// As [`Loop::connect`], by a socket that the caller has made: bound, or with options that [`StreamOptions`] has none for.
+    /// The loop sets its blocking mode as its engine wants it, owns it from here on and closes it.
+    ///
+    /// # Errors
+    /// As [`Loop::connect`]; `EPROTOTYPE` if it is no stream socket, `EINVAL` if it listens. The socket is closed. One that is
+    /// connected already ends by `Error(EISCONN)`: see [`Loop::attach`].
+    pub fn connect_on(
+        &mut self,
+        socket: OwnedFd,
+        address: &Address,
+        options: &ConnectOptions,
+        token: Token,
+    ) -> Result<ConnectionId, Refusal> {
+        let address = SocketAddress::try_from(address).map_err(|_| Errno::EINVAL)?;
+        // A datagram socket would connect, too.
+        if self.system.is_listening(socket.as_fd())? {
+            return Err(Refusal::Error(Errno::EINVAL));
+        }
+        self.system
+            .set_nonblocking(socket.as_fd(), self.engine.wants_nonblocking())?;
+        self.counters.system_calls.add(1);
+        self.connect_prepared(socket, address, options, token)
+    }
+
+    fn connect_prepared(
+        &mut self,
+        socket: OwnedFd,
+        address: SocketAddress,
+        options: &ConnectOptions,
+        token: Token,
+    ) -> Result<ConnectionId, Refusal> {
+        self.set_stream_options(&socket, &options.socket)?;
         if let Some(local) = &options.local {
             let local = SocketAddress::try_from(local).map_err(|_| Errno::EINVAL)?;
             self.system.bind(socket.as_fd(), &local)?;
@@ -237,13 +275,8 @@ impl<E: Engine, K: SocketSys> Loop<E, K> {
             .set_connections(self.connections.len() + waiting);
     }
 
-    /// Sets a stream socket's mode and options.
-    fn prepare_stream(&mut self, socket: &OwnedFd, options: &StreamOptions) -> Result<(), Errno> {
+    fn set_stream_options(&mut self, socket: &OwnedFd, options: &StreamOptions) -> Result<(), Errno> {
         let socket = socket.as_fd();
-        if self.engine.wants_nonblocking() {
-            self.system.set_nonblocking(socket, true)?;
-            self.counters.system_calls.add(1);
-        }
         let calls = options
             .apply_counted(&self.system, socket)
             .map_err(|(_, errno)| errno)?;

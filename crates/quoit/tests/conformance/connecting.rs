@@ -1,11 +1,12 @@
 //! Connections made from this end.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use bytes::Bytes;
 use quoit::{Address, CloseReason, Command, ConnectOptions, Errno, Refusal, Token};
+use socket2::{Domain, Socket, Type};
 
 use crate::driver::{Driver, OnData, drive, drive_with};
 use crate::levels::Level;
@@ -15,6 +16,7 @@ macro_rules! connecting {
     ($level:ident) => {
         tests! { $level, connecting:
             connected_and_used
+            by_a_socket_made_before
             sends_before_it_is_connected
             over_unix_sockets
             refused
@@ -67,6 +69,47 @@ pub(crate) fn connected_and_used(level: &Level) {
         driver.close(id, None).unwrap();
         assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
         assert_eq!(driver.event_loop.counters().connected, 1);
+    });
+}
+
+/// Bound before, and blocking or not: the loop makes of it what it needs.
+pub(crate) fn by_a_socket_made_before(level: &Level) {
+    drive(level, |driver| {
+        let (listener, address) = listener();
+        for nonblocking in [false, true] {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_nonblocking(nonblocking).unwrap();
+            socket
+                .bind(&SocketAddr::from(([127, 0, 0, 3], 0)).into())
+                .unwrap();
+            let local = socket.local_addr().unwrap().as_socket().unwrap();
+            let id = driver.connect_on(socket.into(), &address, 6);
+            wait_opened(driver, id);
+            let (peer, peer_address) = listener.accept().unwrap();
+            assert_eq!(peer_address, local);
+            std::io::Write::write_all(&mut &peer, &pattern(0, 3000)).unwrap();
+            driver.wait_received(id, 3000);
+            drop(peer);
+            driver.wait_ended(id);
+            driver.close(id, None).unwrap();
+            assert_eq!(driver.wait_closed(id), CloseReason::PeerClosed);
+        }
+
+        let options = ConnectOptions::default();
+        let listening = listener.try_clone().unwrap().into();
+        let refused = driver
+            .event_loop
+            .connect_on(listening, &address, &options, Token(7));
+        assert_eq!(refused, Err(Refusal::Error(Errno::EINVAL)));
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into();
+        let refused = driver
+            .event_loop
+            .connect_on(datagrams, &address, &options, Token(8));
+        assert_eq!(refused, Err(Refusal::Error(Errno::new(libc::EPROTOTYPE))));
+        let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let id = driver.connect_on(connected.into(), &address, 9);
+        let reason = driver.wait_closed(id);
+        assert_eq!(reason, CloseReason::Error(Errno::new(libc::EISCONN)));
     });
 }
 

@@ -402,6 +402,18 @@ impl Driver {
         token: u64,
     ) -> ConnectionId {
         let id = self.event_loop.connect(address, options, Token(token)).unwrap();
+        self.connecting(id, token)
+    }
+
+    pub(crate) fn connect_on(&mut self, socket: OwnedFd, address: &Address, token: u64) -> ConnectionId {
+        let options = ConnectOptions::default();
+        let connecting = self
+            .event_loop
+            .connect_on(socket, address, &options, Token(token));
+        self.connecting(connecting.unwrap(), token)
+    }
+
+    fn connecting(&mut self, id: ConnectionId, token: u64) -> ConnectionId {
         self.order.begin(id, Token(token), false, false);
         self.seen.insert(id, Seen::default());
         id

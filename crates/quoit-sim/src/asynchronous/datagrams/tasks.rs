@@ -13,6 +13,7 @@ use quoit::{DatagramSend, Datagrams, Payload, Token};
 use quoit_async_sim::UdpSocket;
 use quoit_sim_kernel::pattern;
 use quoit_sim_kernel::random::Random;
+use tokio::io::ReadBuf;
 
 use super::super::plan::PURPOSE;
 use super::super::shared::{Awaited, Patience, Shared};
@@ -120,7 +121,11 @@ impl User {
         match self.random.below(if waits { 3 } else { 6 }) {
             0 => {
                 let received = if self.polls && self.random.chance(512) {
-                    let polling = poll_fn(|cx| socket.poll_recv_from(cx, &mut buffer));
+                    let polling = async {
+                        let mut read = ReadBuf::new(&mut buffer);
+                        let from = poll_fn(|cx| socket.poll_recv_from(cx, &mut read)).await?;
+                        Ok((read.filled().len(), from))
+                    };
                     shared.wait(patience, awaited, polling).await
                 } else {
                     shared
