@@ -134,6 +134,15 @@ impl TcpStream {
     }
 }
 
+/// As [`TcpStream::from_std`].
+impl TryFrom<std::net::TcpStream> for TcpStream {
+    type Error = io::Error;
+
+    fn try_from(stream: std::net::TcpStream) -> io::Result<Self> {
+        Self::from_std(stream)
+    }
+}
+
 /// Accepts TCP connections, in place of `tokio::net::TcpListener`.
 ///
 /// One that is bound on the thread of a loop ([`serve`](crate::serve())) accepts for that loop; one that is bound elsewhere
@@ -221,6 +230,15 @@ impl TcpListener {
 
     pub(crate) fn of(listener: Listener) -> Self {
         Self { listener }
+    }
+}
+
+/// As [`TcpListener::from_std`].
+impl TryFrom<std::net::TcpListener> for TcpListener {
+    type Error = io::Error;
+
+    fn try_from(listener: std::net::TcpListener) -> io::Result<Self> {
+        Self::from_std(listener)
     }
 }
 

@@ -85,6 +85,15 @@ impl UnixStream {
     }
 }
 
+/// As [`UnixStream::from_std`].
+impl TryFrom<std::os::unix::net::UnixStream> for UnixStream {
+    type Error = io::Error;
+
+    fn try_from(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        Self::from_std(stream)
+    }
+}
+
 /// Accepts Unix connections, in place of `tokio::net::UnixListener`. As [`TcpListener`](crate::TcpListener) otherwise.
 ///
 /// Dropping it removes the file that it was bound to, unless the path names another by then.
@@ -167,6 +176,15 @@ impl UnixListener {
 
     pub(crate) fn of(listener: Listener) -> Self {
         Self { listener }
+    }
+}
+
+/// As [`UnixListener::from_std`].
+impl TryFrom<std::os::unix::net::UnixListener> for UnixListener {
+    type Error = io::Error;
+
+    fn try_from(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        Self::from_std(listener)
     }
 }
 

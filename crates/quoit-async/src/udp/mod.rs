@@ -213,6 +213,15 @@ impl UdpSocket {
     }
 }
 
+/// As [`UdpSocket::from_std`].
+impl TryFrom<std::net::UdpSocket> for UdpSocket {
+    type Error = io::Error;
+
+    fn try_from(socket: std::net::UdpSocket) -> io::Result<Self> {
+        Self::from_std(socket)
+    }
+}
+
 impl Drop for UdpSocket {
     fn drop(&mut self) {
         self.port.drop_socket(lock(&self.names).local.port());

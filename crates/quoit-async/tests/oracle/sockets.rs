@@ -188,3 +188,36 @@ scenario! {
         says.note(format!("accepted: {:?}", end_of(peer).await));
     }
 }
+
+scenario! {
+    fn sockets_of_the_standard_library_are_taken_over(says) {
+        let made = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        made.set_nonblocking(true).unwrap();
+        let at = made.local_addr().unwrap();
+        let listener = TcpListener::try_from(made).unwrap();
+        let made = std::net::TcpStream::connect(at).unwrap();
+        made.set_nonblocking(true).unwrap();
+        let mut stream = TcpStream::try_from(made).unwrap();
+        let (mut other, _) = listener.accept().await.unwrap();
+        other.write_all(b"hello").await.unwrap();
+        says.told("read", stream.read(&mut [0; 8]).await);
+        let made = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        made.set_nonblocking(true).unwrap();
+        let socket = UdpSocket::try_from(made).unwrap();
+        let (one, _) = udp().await;
+        one.send_to(b"x", socket.local_addr().unwrap()).await.unwrap();
+        says.told("received", socket.recv(&mut [0; 8]).await);
+        let (one, two) = std::os::unix::net::UnixStream::pair().unwrap();
+        one.set_nonblocking(true).unwrap();
+        two.set_nonblocking(true).unwrap();
+        let (mut one, mut two) = (UnixStream::try_from(one).unwrap(), UnixStream::try_from(two).unwrap());
+        one.write_all(b"unix").await.unwrap();
+        says.told("unix", two.read(&mut [0; 8]).await);
+        let folder = tempfile::tempdir().unwrap();
+        let made = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        made.set_nonblocking(true).unwrap();
+        let listener = UnixListener::try_from(made).unwrap();
+        let (one, two) = tokio::join!(UnixStream::connect(folder.path().join("s")), listener.accept());
+        says.note(format!("{} {}", one.is_ok(), two.is_ok()));
+    }
+}
