@@ -647,8 +647,10 @@ impl Driver {
         });
         // The closes themselves, and the leases that the last turn's events had.
         self.until("nothing is in flight", |driver| {
-            driver.event_loop.counters().in_flight <= driver.idle_in_flight
-                && driver.event_loop.counters().pool_leased == 0
+            let counters = driver.event_loop.counters();
+            counters.in_flight <= driver.idle_in_flight
+                && counters.pool_leased == 0
+                && counters.leases_copied_now == 0
         });
         let counters = self.event_loop.counters();
         assert_eq!(counters.connections, 0);
