@@ -8,7 +8,8 @@ public static class QuoitHealthChecksBuilderExtensions
 {
     /// <summary>
     /// Adds the check <c>quoit</c>: unhealthy when a loop has failed; degraded while a loop is blocked, and where
-    /// endpoints were left to the transport of sockets; otherwise healthy, with the engine and its reason.
+    /// endpoints were left to the transport of sockets, or Quoit was not added at all; otherwise healthy, with the engine and its
+    /// reason.
     /// </summary>
     /// <param name="builder">The application's checks.</param>
     /// <param name="name">The check's name.</param>
@@ -21,13 +22,20 @@ public static class QuoitHealthChecksBuilderExtensions
 }
 
 /// <summary>How the loops are.</summary>
-internal sealed class QuoitHealthCheck(QuoitTransportFactory transport) : IHealthCheck
+internal sealed class QuoitHealthCheck(IServiceProvider services) : IHealthCheck
 {
+    private readonly QuoitTransportFactory? _transport = services.GetService<QuoitTransportFactory>();
+
     public Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default) =>
         Task.FromResult(Check());
 
     private HealthCheckResult Check()
     {
+        if (_transport is not { } transport)
+        {
+            return HealthCheckResult.Degraded(
+                "The transport of sockets runs: call UseQuoit() on the web host's builder, or AddQuoitTransport() on its services.");
+        }
         if (transport.Unavailable is { } reason)
         {
             return HealthCheckResult.Degraded($"The transport of sockets runs: {reason.Message}");

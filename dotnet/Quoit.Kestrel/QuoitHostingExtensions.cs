@@ -1,3 +1,4 @@
+using System.Net;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
@@ -52,9 +53,25 @@ public static class QuoitHostingExtensions
         services.TryAddSingleton<QuoitTransportFactory>();
         // Kestrel asks the last one first. That of sockets must be there before, as Kestrel adds it only if it is alone.
         services.TryAddSingleton<IConnectionListenerFactory, SocketTransportFactory>();
-        services.AddSingleton<IConnectionListenerFactory>(static provider => provider.GetRequiredService<QuoitTransportFactory>());
-        services.TryAddSingleton<IConnectionFactory>(static provider => provider.GetRequiredService<QuoitTransportFactory>());
+        services.AddSingleton<IConnectionListenerFactory>(static provider => Face.Of(provider));
+        services.TryAddSingleton<IConnectionFactory>(static provider => Face.Of(provider));
         return services;
+    }
+
+    /// <summary>The transport, for who asks for what it can do. The host disposes whatever such a registration returns, and the
+    /// factory may be the application's own, which goes on with it.</summary>
+    private sealed class Face(QuoitTransportFactory transport)
+        : IConnectionListenerFactory, IConnectionListenerFactorySelector, IConnectionFactory
+    {
+        public static Face Of(IServiceProvider provider) => new(provider.GetRequiredService<QuoitTransportFactory>());
+
+        public bool CanBind(EndPoint endpoint) => transport.CanBind(endpoint);
+
+        public ValueTask<IConnectionListener> BindAsync(EndPoint endpoint, CancellationToken cancellationToken = default) =>
+            transport.BindAsync(endpoint, cancellationToken);
+
+        public ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default) =>
+            transport.ConnectAsync(endpoint, cancellationToken);
     }
 
     /// <summary>Says of services that the transport is among them.</summary>
@@ -64,13 +81,31 @@ public static class QuoitHostingExtensions
     /// there is to choose from.</summary>
     private static void Bind(IConfiguration? configuration, QuoitTransportOptions options)
     {
+        const string Section = QuoitTransportOptions.Section;
+        if (configuration?.GetSection(Section) is not { } section)
+        {
+            return;
+        }
+        var unknown = section.GetChildren().Select(static child => child.Key).Except(s_names, StringComparer.OrdinalIgnoreCase).ToList();
+        if (unknown.Count > 0)
+        {
+            throw new OptionsValidationException(
+                Options.DefaultName,
+                typeof(QuoitTransportOptions),
+                unknown.Select(static name => $"{Section}:{name} is no option; there are {string.Join(", ", s_names)}."));
+        }
+        // As in an environment variable, which has no lists. Of a list the section itself has no value.
+        foreach (var name in (section[nameof(QuoitTransportOptions.Without)] ?? "").Split(
+            ',', StringSplitOptions.RemoveEmptyEntries | StringSplitOptions.TrimEntries))
+        {
+            options.Without.Add(name);
+        }
         try
         {
-            configuration?.GetSection(QuoitTransportOptions.Section).Bind(options);
+            section.Bind(options);
         }
         catch (InvalidOperationException error)
         {
-            const string Section = QuoitTransportOptions.Section;
             throw new OptionsValidationException(
                 Options.DefaultName,
                 typeof(QuoitTransportOptions),
@@ -81,6 +116,10 @@ public static class QuoitHostingExtensions
                 ]);
         }
     }
+
+    /// <summary>What can be set in the configuration.</summary>
+    private static readonly string[] s_names =
+        [.. typeof(QuoitTransportOptions).GetProperties().Select(static property => property.Name).Order(StringComparer.Ordinal)];
 
     private static string Names<T>()
         where T : struct, Enum => string.Join(" or ", Enum.GetNames<T>());

@@ -109,6 +109,32 @@ public class BindScenarios
         Assert.Contains("path", failure.Message, StringComparison.OrdinalIgnoreCase);
     }
 
+    /// <summary>As systemd-escape makes them of other names, and what begins as a name of the abstract space does.</summary>
+    [Theory]
+    [MemberData(nameof(Normal))]
+    public async Task A_name_with_what_addresses_are_written_with_is_taken_as_it_is(Transport transport)
+    {
+        using var folder = new Folder();
+        await using var factory = transport.IsQuoit ? FactoryScenarios.Create(transport) : null;
+        var abstractName = $"\0quoit-{Guid.NewGuid():N}";
+        foreach (var name in (string[])
+        [
+            Path.Combine(folder.Path, @"run\x2dapp.sock"), Path.Combine(folder.Path, @"back\slash"), Path.Combine(folder.Path, @"end\"),
+            Path.Combine(folder.Path, "@at"), Path.Combine(folder.Path, "größe und\nZeile"), abstractName + @"\x2d", abstractName + "@ä",
+        ])
+        {
+            var endPoint = new UnixDomainSocketEndPoint(name);
+            await using var server = await TestServer.StartAsync(transport, kestrel => kestrel.Listen(endPoint), Hello);
+            Assert.Equal(name.StartsWith('\0'), !File.Exists(name));
+            Assert.Contains("hello", await GetAsync(endPoint), StringComparison.Ordinal);
+            if (factory is not null)
+            {
+                await using var connection = await factory.ConnectAsync(endPoint);
+                Assert.Equal(endPoint, connection.RemoteEndPoint);
+            }
+        }
+    }
+
     [Theory]
     [MemberData(nameof(Normal))]
     public async Task A_name_of_the_abstract_space(Transport transport)

@@ -28,7 +28,7 @@ public class ClientScenarios
         var size = transport.Tiny ? 300_000 : 3_000_000;
         await using var server = await TestServer.HttpAsync(transport, HttpScenarios.Map);
         var factory = server.Services.GetRequiredService<IConnectionFactory>();
-        Assert.IsType<QuoitTransportFactory>(factory);
+        Assert.Contains("Quoit", factory.GetType().FullName, StringComparison.Ordinal);
         using (var client = new HttpClient(new SocketsHttpHandler().UseQuoit(factory)))
         {
             Assert.Equal("hello", await client.GetStringAsync($"http://localhost:{server.Port}/", Wait.Token));

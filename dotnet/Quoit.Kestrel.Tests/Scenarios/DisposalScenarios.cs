@@ -32,6 +32,23 @@ public class DisposalScenarios
 
     [Theory]
     [MemberData(nameof(Quoit))]
+    public async Task Whoever_accepts_where_the_factory_ended_as_it_bound_is_told_the_end(Transport transport)
+    {
+        using var held = new ManualResetEventSlim();
+        var factory = FactoryScenarios.Create(transport);
+        Assert.True(factory.CanBind(new IPEndPoint(IPAddress.Loopback, 0)));
+        factory.Group!.Loops[0].TryPost(_ => held.Wait(Wait.Limit), null);
+        var binding = factory.BindAsync(new IPEndPoint(IPAddress.Loopback, 0)).AsTask();
+        var ending = factory.DisposeAsync().AsTask();
+        held.Set();
+        var listener = await binding.Soon();
+        Assert.Null(await listener.AcceptAsync().AsTask().Soon());
+        await listener.DisposeAsync().AsTask().Soon();
+        await ending.Soon();
+    }
+
+    [Theory]
+    [MemberData(nameof(Quoit))]
     public async Task A_listener_that_is_disposed_waits_for_no_connection_to_end_by_itself(Transport transport)
     {
         await using var factory = FactoryScenarios.Create(transport, configure: static options => options.KeepIdle = TimeSpan.FromHours(1));

@@ -1,5 +1,7 @@
+using System.Buffers;
 using System.Buffers.Binary;
 using System.Diagnostics;
+using System.IO.Pipelines;
 using System.Net;
 using System.Net.Http.Headers;
 using System.Net.Sockets;
@@ -295,9 +297,34 @@ public partial class SampleScenarios
         using var content = new ByteArrayContent(Pattern.Bytes(2_000_000));
         using var counted = await client.PostAsync(new Uri("/count", UriKind.Relative), content, Wait.Token);
         Assert.Equal("2000000", await counted.Content.ReadAsStringAsync());
+        // A path that would name another host if it were taken for a reference: nobody is there.
+        using (var raw = await Client.ConnectAsync(new IPEndPoint(IPAddress.Loopback, sample.Address.Port)))
+        {
+            await raw.SendAsync($"GET //127.0.0.1:{BindScenarios.FreePort()}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            Assert.StartsWith("HTTP/1.1 404 ", await raw.ReceiveTextToEndAsync(), StringComparison.Ordinal);
+        }
         await backend.StopAsync();
         using var missing = await client.GetAsync(new Uri("/", UriKind.Relative), Wait.Token);
         Assert.Equal(HttpStatusCode.BadGateway, missing.StatusCode);
+    }
+
+    /// <summary>HTTP/2 says nowhere that a body comes: neither by a length nor by an encoding.</summary>
+    [Fact]
+    public async Task Reverse_proxy_passes_bodies_of_HTTP_2_on()
+    {
+        await using var backend = await TestServer.HttpAsync(new Transport("sockets", null, false, false), HttpScenarios.Map);
+        var variables = new Dictionary<string, string> { ["Kestrel__EndpointDefaults__Protocols"] = "Http2" };
+        await using var sample = await Sample.StartAsync("ReverseProxy", variables, "--backend", backend.Address);
+        using var client = new HttpClient { BaseAddress = sample.Address };
+        using var request = new HttpRequestMessage(HttpMethod.Post, "/count")
+        {
+            // Of a stream whose length is not known.
+            Content = new StreamContent(PipeReader.Create(new ReadOnlySequence<byte>(Pattern.Bytes(100_000))).AsStream()),
+            Version = HttpVersion.Version20,
+            VersionPolicy = HttpVersionPolicy.RequestVersionExact,
+        };
+        using var counted = await client.SendAsync(request, Wait.Token);
+        Assert.Equal("100000", await counted.Content.ReadAsStringAsync());
     }
 
     [Fact]

@@ -240,6 +240,81 @@ public class OptionsTests
         await application.StopAsync();
     }
 
+    /// <summary>As any instance that the application has made: its container disposes what it has made itself.</summary>
+    [Fact]
+    public async Task A_factory_of_the_application_goes_on_when_a_host_has_ended()
+    {
+        await using var own = new QuoitTransportFactory(Options.Create(new QuoitTransportOptions { Loops = 1 }));
+        for (var host = 0; host < 2; host++)
+        {
+            var builder = WebApplication.CreateSlimBuilder();
+            builder.Services.AddSingleton(own);
+            builder.WebHost.UseQuoit();
+            builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0));
+            await using var application = builder.Build();
+            Assert.NotNull(application.Services.GetRequiredService<Microsoft.AspNetCore.Connections.IConnectionFactory>());
+            await application.StartAsync();
+            await application.StopAsync();
+        }
+        await using var listener = await own.BindAsync(new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0));
+        await using var connection = await own.ConnectAsync(listener.EndPoint);
+        await using var accepted = await listener.AcceptAsync();
+        Assert.NotNull(accepted);
+    }
+
+    [Fact]
+    public async Task A_host_ends_a_factory_that_it_has_made()
+    {
+        QuoitTransportFactory made;
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.WebHost.UseQuoit();
+        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0));
+        await using (var application = builder.Build())
+        {
+            made = application.Services.GetRequiredService<QuoitTransportFactory>();
+            await application.StartAsync();
+            await application.StopAsync();
+        }
+        Assert.Throws<ObjectDisposedException>(() => made.CanBind(new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0)));
+    }
+
+    [Theory]
+    [InlineData("Engin", "Epoll")]
+    [InlineData("Making:0", "1")]
+    public async Task An_option_that_is_none_is_named_with_those_that_there_are(string name, string value)
+    {
+        var failure = await FailToStartAsync(name, value);
+        Assert.StartsWith($"Kestrel:Quoit:{name.Split(':')[0]} is no option; there are AcceptMode, ", failure.Message, StringComparison.Ordinal);
+    }
+
+    /// <summary>As environment variables have them, which know no lists.</summary>
+    [Fact]
+    public async Task Features_may_be_one_text()
+    {
+        var failure = await FailToStartAsync("Without", "buffer-ring, warp");
+        Assert.Contains("Kestrel:Quoit:Without names \"warp\"", failure.Message, StringComparison.Ordinal);
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Configuration.AddInMemoryCollection(
+            new Dictionary<string, string?> { ["kestrel:quoit:without"] = "buffer-ring,multishot-accept", ["Kestrel:Quoit:ENGINE"] = "Epoll" });
+        builder.WebHost.UseQuoit();
+        var options = builder.Build().Services.GetRequiredService<IOptions<QuoitTransportOptions>>().Value;
+        Assert.Equal(["buffer-ring", "multishot-accept"], options.Without);
+        Assert.Equal(QuoitEngine.Epoll, options.Engine);
+    }
+
+    [Fact]
+    public async Task Its_health_says_what_to_call_where_it_was_not_added()
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Services.AddHealthChecks().AddQuoit();
+        await using var application = builder.Build();
+        var health = application.Services.GetRequiredService<Microsoft.Extensions.Diagnostics.HealthChecks.HealthCheckService>();
+        var entry = (await health.CheckHealthAsync()).Entries["quoit"];
+        Assert.Equal(Microsoft.Extensions.Diagnostics.HealthChecks.HealthStatus.Degraded, entry.Status);
+        Assert.Contains("UseQuoit()", entry.Description, StringComparison.Ordinal);
+        Assert.Null(entry.Exception);
+    }
+
     [Fact]
     public void UseQuoit_twice_adds_it_once()
     {

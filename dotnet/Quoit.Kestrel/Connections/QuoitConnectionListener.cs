@@ -147,6 +147,11 @@ internal sealed class QuoitConnectionListener : IConnectionListener
         {
             PartClosed(id, failure);
         }
+        if (ids.Length > 0)
+        {
+            // Ended without a failure, it was disposed with the transport, and who waits for a connection waits in vain.
+            _accepted.Writer.TryComplete();
+        }
     }
 
     /// <summary>One of its loops accepts no more; with the reason, if it was not told to stop.</summary>

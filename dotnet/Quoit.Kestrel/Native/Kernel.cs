@@ -160,21 +160,40 @@ internal static unsafe partial class Kernel
             case IPEndPoint ip:
                 return Encoding.UTF8.GetBytes(ip.ToString());
             case UnixDomainSocketEndPoint unix:
-                var serialized = unix.Serialize();
-                if (serialized.Size > PathOffset && serialized[PathOffset] == 0)
-                {
-                    var name = new byte[serialized.Size - PathOffset - 1];
-                    for (var index = 0; index < name.Length; index++)
-                    {
-                        name[index] = serialized[PathOffset + 1 + index];
-                    }
-                    return [.. "unix:@"u8, .. name];
-                }
-                var path = unix.ToString();
-                // Only a name of the abstract space begins with the sign.
-                return Encoding.UTF8.GetBytes(path.StartsWith('@') ? "unix:./" + path : "unix:" + path);
+                var address = unix.Serialize();
+                return UnixText(address.Buffer.Span[PathOffset..address.Size]);
             default:
                 throw new NotSupportedException($"{endPoint.GetType().Name} is not a kind of endpoint that Quoit can bind or connect to.");
         }
+    }
+
+    /// <summary>A Unix address from what the kernel gets of it: a name of the abstract space behind a NUL, or a path and its
+    /// NUL.</summary>
+    private static byte[] UnixText(ReadOnlySpan<byte> name)
+    {
+        var text = new List<byte>("unix:".Length + name.Length);
+        text.AddRange("unix:"u8);
+        if (name.StartsWith((byte)0))
+        {
+            text.Add((byte)'@');
+            name = name[1..];
+        }
+        else
+        {
+            name = name.TrimEnd((byte)0);
+        }
+        foreach (var part in name)
+        {
+            // A backslash begins an escape, and the sign an abstract name where it comes first. What is not ASCII may be no UTF-8.
+            if (part is >= (byte)' ' and <= (byte)'~' and not (byte)'\\' and not (byte)'@')
+            {
+                text.Add(part);
+            }
+            else
+            {
+                text.AddRange(Encoding.ASCII.GetBytes($"\\x{part:x2}"));
+            }
+        }
+        return [.. text];
     }
 }

@@ -1,7 +1,9 @@
 // A service that is restarted without a lost request: on a socket that it inherits, with an end that tells idle clients first.
 //
-//   systemd-socket-activate -l 5000 dotnet run --project dotnet/samples/Restart
+//   dotnet publish dotnet/samples/Restart --output restart
+//   systemd-socket-activate -l 5000 dotnet restart/Restart.dll
 //
+// Not by `dotnet run`: the program would be a child of the process that the socket was handed to, and not take it.
 // The next process is started with the same socket, and then this one is sent SIGTERM.
 using Microsoft.AspNetCore.Http;
 using Quoit.Kestrel;

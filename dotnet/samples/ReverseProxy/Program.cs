@@ -3,6 +3,7 @@
 //
 //   dotnet run --project dotnet/samples/ReverseProxy -- --backend http://localhost:8080
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Http.Features;
 using Quoit.Kestrel;
 
 var builder = WebApplication.CreateBuilder(args);
@@ -23,9 +24,15 @@ HashSet<string> hopByHop = new(StringComparer.OrdinalIgnoreCase)
 
 app.Map("/{**path}", async (HttpContext context) =>
 {
-    using var request = new HttpRequestMessage(
-        new HttpMethod(context.Request.Method), new Uri(backend, context.Request.Path + context.Request.QueryString));
-    if (context.Request.ContentLength > 0 || context.Request.Headers.ContainsKey("Transfer-Encoding"))
+    // Not as a reference relative to the backend: the path //other.host/ would name another.
+    var target = new UriBuilder(backend)
+    {
+        Path = context.Request.Path.ToUriComponent(),
+        Query = context.Request.QueryString.ToUriComponent(),
+    };
+    using var request = new HttpRequestMessage(new HttpMethod(context.Request.Method), target.Uri);
+    // HTTP/2 has bodies without a field that says so.
+    if (context.Features.Get<IHttpRequestBodyDetectionFeature>()?.CanHaveBody is true)
     {
         request.Content = new StreamContent(context.Request.Body);
     }
