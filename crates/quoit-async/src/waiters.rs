@@ -143,7 +143,8 @@ mod tests {
         let mut waiters = Waiters::default();
         let mut key = None;
         assert!(waiters.wait(&mut key, &its).is_none());
-        assert!(waiters.wait(&mut key, &its).is_none());
+        // Whether it is the same waker is the best guess of the standard library, and wrong under Miri.
+        drop(waiters.wait(&mut key, &its));
         drop(waiters.wait(&mut key, &others));
         assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (2, 3));
         assert_eq!(waiters.places.len(), 1);
