@@ -147,11 +147,18 @@ final class Addresses {
             return "[" + plain + (scope == 0 ? "" : "%" + scope) + "]:" + inet.getPort();
         }
         String name = unixName(address);
-        if (name.startsWith("@")) {
-            // A file in the working directory, where libquoit would read an abstract name.
-            return "unix:./" + name;
+        boolean named = name.startsWith("\0");
+        StringBuilder text = new StringBuilder(named ? "unix:@" : "unix:");
+        for (int at = named ? 1 : 0; at < name.length(); at++) {
+            switch (name.charAt(at)) {
+                // It begins an escape.
+                case '\\' -> text.append("\\\\");
+                // An abstract name's, where it comes first.
+                case '@' -> text.append("\\x40");
+                default -> text.append(name.charAt(at));
+            }
         }
-        return "unix:" + (name.startsWith("\0") ? "@" + name.substring(1) : name);
+        return text.toString();
     }
 
     static boolean isUnix(SocketAddress address) {

@@ -24,6 +24,7 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -123,6 +124,26 @@ class SocketFilesTest {
         client.close().sync();
         server.close().sync();
         assertFalse(Files.exists(path));
+    }
+
+    /** As systemd-escape makes names of others; and what libquoit writes addresses with. */
+    @ParameterizedTest
+    @MethodSource("transports")
+    void aNameIsTakenAsItIs(Stock stock) throws Exception {
+        group = Scene.group(stock);
+        for (String name : List.of("run\\x2dapp", "back\\slash", "end\\", "a@b", "größe")) {
+            Path path = folder.resolve(name);
+            DomainSocketAddress own = new DomainSocketAddress(path + "-client\\");
+            Channel server = bind(stock, path).sync().channel();
+            assertTrue(Files.exists(path));
+            Channel client = client(stock).connect(server.localAddress(), own).sync().channel();
+            assertEquals(server.localAddress(), client.remoteAddress());
+            assertEquals(own, client.localAddress());
+            assertEchoes(path);
+            client.close().sync();
+            server.close().sync();
+            assertFalse(Files.exists(path));
+        }
     }
 
     /** The file of a client stays when it is closed, and is no obstacle to the next one. */
