@@ -21,8 +21,8 @@ use std::thread;
 use serde_json::Value;
 
 use self::servers::{
-    answer, assert_right, echo, error_line, interrupt, interrupted_report, may_not_raise_limits, plain,
-    quoit, report, serve,
+    answer, assert_right, echo, error_line, interrupted_report, may_not_raise_limits, plain, quoit, report,
+    send, serve,
 };
 
 /// An address where nobody is, and that no socket of another test is given meanwhile.
@@ -420,6 +420,16 @@ fn people_get_a_table_and_no_progress_bar_outside_a_terminal() {
 
 #[test]
 fn an_interrupt_ends_the_run_and_what_was_measured_is_printed() {
+    ended_by("-INT");
+}
+
+/// As from `timeout`, a service manager or Kubernetes.
+#[test]
+fn so_does_whoever_ends_the_process() {
+    ended_by("-TERM");
+}
+
+fn ended_by(signal: &str) {
     let (seen, answered) = std::sync::mpsc::sync_channel(1);
     let address = serve(move |number, stream| {
         let mut messages = 0;
@@ -448,7 +458,7 @@ fn an_interrupt_ends_the_run_and_what_was_measured_is_printed() {
         .spawn()
         .expect("the program can be started");
     answered.recv().expect("the load arrives");
-    interrupt(&child);
+    send(&child, signal);
     let report = interrupted_report(child);
     assert!(report["requests"].as_u64() >= Some(100), "{report:#}");
 }

@@ -103,8 +103,13 @@ pub(crate) fn report(arguments: &str) -> (i32, Value) {
 
 /// Sends SIGINT.
 pub(crate) fn interrupt(child: &Child) {
+    send(child, "-INT");
+}
+
+/// Sends a signal, by its name as `kill` has it.
+pub(crate) fn send(child: &Child, signal: &str) {
     let signalled = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+        .args([signal, &child.id().to_string()])
         .status();
     assert!(signalled.expect("kill can be started").success());
 }

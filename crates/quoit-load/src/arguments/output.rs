@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use quoit_host::console::{self, say};
 use quoit_host::monotonic_now;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::{Findings, LoadError, LogFile, Plan, Progress, run};
@@ -34,7 +34,7 @@ pub(super) struct Output<'a> {
 /// # Errors
 /// The run could not be made, or its findings not be written.
 pub(super) fn execute(plan: &Plan, output: &Output<'_>) -> Result<Option<String>, LoadError> {
-    let stop = stop_on_interrupt()?;
+    let stop = stop_on_signal()?;
     let log = output.hdr.map(LogFile::create).transpose()?;
     let bar = progress_bar(!output.no_progress)?;
     let findings = run(plan, &stop, &mut |progress| match progress {
@@ -82,13 +82,16 @@ pub(super) fn publish(
     Ok(report.ended.invalid)
 }
 
-/// A flag that an interrupt sets; a second one ends the program at once.
-fn stop_on_interrupt() -> Result<Arc<AtomicBool>, LoadError> {
+/// A flag that an interrupt sets, or who ends processes (`timeout`, a service manager, Kubernetes). The second signal ends the
+/// program at once.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, LoadError> {
     let stop = Arc::new(AtomicBool::new(false));
-    // Registered first, it sees the flag of the first one.
-    flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
-        .and_then(|_| flag::register(SIGINT, stop.clone()))
-        .map_err(|error| LoadError::new(format!("cannot handle SIGINT: {error}")))?;
+    for (signal, status) in [(SIGINT, 130), (SIGTERM, 143)] {
+        // Registered first, it sees the flag of the first one.
+        flag::register_conditional_shutdown(signal, status, stop.clone())
+            .and_then(|_| flag::register(signal, stop.clone()))
+            .map_err(|error| LoadError::new(format!("cannot handle signal {signal}: {error}")))?;
+    }
     Ok(stop)
 }
 
