@@ -381,8 +381,8 @@ func (c *Conn) settle() {
 	}
 }
 
-// balance pauses receiving where too much is kept, and resumes it where half was consumed. One that can send nothing is ended
-// instead: its handler may well wait for that, and the loop would find no end. Loop.
+// balance pauses receiving where too much is kept, and resumes it where half was consumed, or a Gatherer waits for more. One that
+// can send nothing is ended instead: its handler may well wait for that, and the loop would find no end. Loop.
 func (c *Conn) balance() {
 	kept := len(c.in.unread)
 	if c.pause {
@@ -399,7 +399,11 @@ func (c *Conn) balance() {
 // consumed resumes receiving, if it is paused and so much is left of what has come. Whoever keeps that calls it when it has become
 // less, or when it takes over from another: the loop reports nothing more for as long as it is paused.
 func (c *Conn) consumed(left int) {
-	if left <= c.home.settings().inbound/2 {
+	enough := c.home.settings().inbound / 2
+	if s, isHandler := c.sink.(*handlerSink); isHandler {
+		enough = max(enough, s.gathers-1) // it waits for more than that
+	}
+	if left <= enough {
 		c.setPause(false)
 	}
 }

@@ -86,7 +86,7 @@ func (l *nativeLoop) openDatagram(
 	if ofGroup {
 		options.Flags |= native.DatagramReuseAddress
 	}
-	bound, err := native.BindDatagram(withNumber(address), options, groups, peer)
+	bound, err := native.BindDatagram(libraryAddress(address), options, groups, peer)
 	if err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func (g multicastGroup) native() native.MulticastGroup {
 }
 
 func parseDatagramAddress(text string) net.Addr {
-	if path, isUnix := strings.CutPrefix(text, "unix:"); isUnix {
-		return &net.UnixAddr{Name: path, Net: "unixgram"}
+	if path, isUnix := strings.CutPrefix(text, unixPrefix); isUnix {
+		return &net.UnixAddr{Name: unescapeName(path), Net: "unixgram"}
 	}
 	address, err := netip.ParseAddrPort(text)
 	if err != nil {

@@ -63,6 +63,13 @@ type DetachedDrainer interface {
 	OnDrainDetached(n *NetConn)
 }
 
+// Gatherer is a Handler that may wait for more of so many bytes before it consumes any. Start and Serve fail if that is more than
+// WithInboundLimit lets a connection keep, as more would never come.
+type Gatherer interface {
+	// Gathers is called once, when the server starts.
+	Gathers() (most int)
+}
+
 // BaseHandler has all methods of a Handler, which do nothing, but that received bytes are discarded.
 type BaseHandler struct{}
 
@@ -100,6 +107,7 @@ type handlerSink struct {
 	deadliner  DeadlineHandler // or nil
 	drainer    Drainer         // or nil
 	detached   DetachedDrainer // or nil
+	gathers    int             // of a Gatherer
 	config     *config
 	server     *Server
 }
@@ -110,6 +118,9 @@ func newHandlerSink(handler Handler, server *Server) *handlerSink {
 	s.deadliner, _ = handler.(DeadlineHandler)
 	s.drainer, _ = handler.(Drainer)
 	s.detached, _ = handler.(DetachedDrainer)
+	if gatherer, is := handler.(Gatherer); is {
+		s.gathers = gatherer.Gathers()
+	}
 	return s
 }
 

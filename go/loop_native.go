@@ -163,7 +163,7 @@ func (c *config) native() (native.Config, error) {
 	}
 	// Slots are returned in the turn that brings them. The cap bounds what a turn can bring past the inbound limit.
 	config.LeasesPerConnection = 16
-	config.HighWater, config.LowWater = uint32(c.highWater), uint32(c.lowWater)
+	config.HighWater, config.LowWater = uint32(c.highWater), uint32(c.lowWaterBelow())
 	config.SendChunks = max(config.SendChunks, 2*uint32(c.highWater)/config.SendChunkSize)
 	config.CloseDeadlineNS = c.closeLimit.Nanoseconds()
 	return config, nil
@@ -511,7 +511,7 @@ func (l *nativeLoop) ask(c *Conn) {
 		l.letSendDirectly(c)
 	}
 	// A send of no more than this is taken after the library has said that it is writable.
-	if bytes := c.out.next(l.sendMemory.most(l.group.config.highWater - l.group.config.lowWater)); bytes != nil {
+	if bytes := c.out.next(l.sendMemory.most(l.group.config.highWater - l.group.config.lowWaterBelow())); bytes != nil {
 		l.push(native.Command{
 			Kind: native.CommandSend, Target: id, Token: tokenSend,
 			Data: unsafe.Pointer(unsafe.SliceData(bytes)), Length: uint32(len(bytes)),

@@ -316,11 +316,11 @@ func (l *nativeLoop) addresses(id native.ID) (local, remote net.Addr) {
 
 // parseAddress makes an address of the library's text; an unnamed one of a text that is none.
 func parseAddress(text string) net.Addr {
-	if path, isUnix := strings.CutPrefix(text, "unix:"); isUnix {
+	if path, isUnix := strings.CutPrefix(text, unixPrefix); isUnix {
 		if path == "" {
 			path = "@" // as package net calls who has no name
 		}
-		return &net.UnixAddr{Name: path, Net: "unix"}
+		return &net.UnixAddr{Name: unescapeName(path), Net: "unix"}
 	}
 	address, err := netip.ParseAddrPort(text)
 	if err != nil {
@@ -410,10 +410,9 @@ func (l *nativeLoop) call(f func()) bool {
 // dial connects c, and reports to its sink: opened, or closed.
 func (l *nativeLoop) dial(c *Conn, network, address string, config *config) error {
 	if network == "unix" {
-		address = "unix:" + address
-	} else {
-		address = withNumber(address)
+		address = unixPrefix + address
 	}
+	address = libraryAddress(address)
 	ok := l.post(func() {
 		l.token++
 		token := l.token

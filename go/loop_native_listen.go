@@ -26,7 +26,7 @@ func (l *nativeLoop) streamOptions(config *config) native.StreamOptions {
 // listen implements backend: the first loop accepts, and each connection goes to the loop with the fewest; or each
 // loop accepts from a socket of its own.
 func (l *nativeLoop) listen(to *listening) error {
-	if strings.HasPrefix(to.address, "unix:") {
+	if strings.HasPrefix(to.address, unixPrefix) {
 		shared := *to.config // one path has one socket
 		shared.reusePort = false
 		to.config = &shared
@@ -43,7 +43,7 @@ func (l *nativeLoop) listen(to *listening) error {
 	if to.config.file != nil {
 		socket, err = adopt(to.config.file)
 	} else {
-		socket, err = native.Bind(withNumber(to.address), flags, to.config.backlog)
+		socket, err = native.Bind(libraryAddress(to.address), flags, to.config.backlog)
 	}
 	if err != nil {
 		return err

@@ -146,6 +146,10 @@ func (c *config) listenStd(network, address string) (net.Listener, error) {
 	return with.Listen(context.Background(), network, address)
 }
 
+// lowWaterBelow is the low mark of the library's own queue. It takes at once what is between the marks, which is half of that queue
+// at least, whatever the handler's own marks are: marks next to each other would make it a byte at a time.
+func (c *config) lowWaterBelow() int { return min(c.lowWater, c.highWater/2) }
+
 // setNoDelay sets WithNoDelay on a connection of package net's, which has it from the start otherwise.
 func (c *config) setNoDelay(connection net.Conn) {
 	if tcp, is := connection.(*net.TCPConn); is && !c.noDelay {

@@ -65,6 +65,10 @@ func serveUntil(ctx context.Context, server interface {
 
 // Start runs the handler for the connections of an address, as Serve does, and returns as soon as it accepts.
 func Start(address string, handler Handler, options ...Option) (*Server, error) {
+	network, rest := splitServeAddress(address)
+	if network == "unix" && rest == "" {
+		return nil, fmt.Errorf("quoit: listening on %s: there is no path; the address of a Unix socket is unix:PATH", address)
+	}
 	config, err := newConfig(options)
 	if err != nil {
 		return nil, err
@@ -78,8 +82,10 @@ func Start(address string, handler Handler, options ...Option) (*Server, error) 
 		open: make(map[*Conn]struct{}), empty: make(chan struct{}), done: make(chan struct{}), ticking: true,
 	}
 	events := newHandlerSink(handler, server)
-	network, rest := splitServeAddress(address)
 	bound, err := bindAddress(network, rest)
+	if limit := loops.config.inbound; err == nil && events.gathers > limit {
+		err = fmt.Errorf("the handler gathers up to %d bytes, more than WithInboundLimit(%d) lets a connection keep", events.gathers, limit)
+	}
 	if err == nil {
 		server.listening, err = loops.listen(bound, config, func(*Conn) sink {
 			if config.headerWithin > 0 {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -111,7 +110,7 @@ func TestAHijackOnTheLoopEndsTheConnection(t *testing.T) {
 		c := dial(t, address)
 		io.WriteString(c, get)
 		all, err := io.ReadAll(c.reader)
-		if stock && (string(all) != "mine" || err != nil) || !stock && (len(all) > 0 || !errors.Is(err, syscall.ECONNRESET)) {
+		if stock && (string(all) != "mine" || err != nil) || !stock && (len(all) > 0 || err != nil) {
 			t.Errorf("%q, %v", all, err)
 		}
 	})

@@ -15,7 +15,7 @@
 // ConnRequestNum are those of one turn.
 //
 // RequestCtx.Hijack works for requests that are served on a goroutine, as upgrades are. On the loop it closes the
-// connection with a logged error; choose such requests by Blocking.
+// connection behind the responses before it, with a logged error; choose such requests by Blocking.
 package fasthttp
 
 import (
@@ -46,8 +46,8 @@ func Blocking(blocks func(r *fasthttp.Request) bool) Option {
 	return func(h *Handler) { h.blocks = blocks }
 }
 
-// RequestLimit sets the most bytes, head and body, of a request that is served on the loop. It must be below
-// quoit.WithInboundLimit, whose default is 64 KiB. Default: 32 KiB.
+// RequestLimit sets the most bytes, head and body, of a request that is served on the loop. More than
+// quoit.WithInboundLimit, whose default is 64 KiB, is an error of quoit.Start. Default: 32 KiB.
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
 // WithServer sets the fasthttp.Server whose name, logger and limits of requests are used, and which serves connections that
@@ -218,6 +218,9 @@ func (o *output) give(p []byte) {
 	o.rest = append(o.rest, p...)
 }
 
+// Gathers implements quoit.Gatherer.
+func (h *Handler) Gathers() int { return h.limit }
+
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) {
 	p := &peer{conn: c, times: h.times.Times()}
@@ -249,7 +252,7 @@ const (
 	moves   // to a goroutine, with the request, which was not served
 	streams // its response, on a goroutine
 	closes
-	aborts
+	breaks // closes, with no response: there is none, and the context may still be used
 )
 
 var endOfHead = []byte("\r\n\r\n")
@@ -287,7 +290,14 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 	from.requests.Need = 0
 	// Where bytes end as a head does, as requests without a body do, none of the heads needs to be searched for its end.
 	wholeHeads := bytes.HasSuffix(view, endOfHead)
-	used, then := 0, goesOn
+	used, then, returned := 0, goesOn, false
+	defer func() {
+		if !returned {
+			// A handler has panicked, or has called runtime.Goexit. The others have returned, and their responses leave.
+			c.Discard(used)
+			h.finish(c, w, breaks)
+		}
+	}()
 	for served := 0; then == goesOn && used < len(view) && len(w.out.rest) == 0; served++ {
 		if served == turns.Share {
 			then = waitsForTurn
@@ -308,6 +318,7 @@ func (h *Handler) serveThere(c *quoit.Conn, from *peer) {
 			used += whole
 		}
 	}
+	returned = true
 	c.Discard(used)
 	switch h.finish(c, w, then) {
 	case waitsForTurn:
@@ -362,7 +373,7 @@ func (h *Handler) serve(w *work, from *peer, left int) (then after, whole int) {
 	if ctx.Hijacked() {
 		h.logger().Printf("quoit: a handler hijacked a connection on the loop, which is closed; serve %s by Blocking", ctx.Path())
 		forget(ctx)
-		return aborts, whole
+		return breaks, whole
 	}
 	response := &ctx.Response
 	if late := ctx.LastTimeoutErrorResponse(); late != nil {
@@ -428,11 +439,9 @@ func (h *Handler) forLoop(header *fasthttp.RequestHeader, body int) bool {
 // finish sends what was written, and does what was decided. It returns what became of the connection.
 func (h *Handler) finish(c *quoit.Conn, w *work, then after) after {
 	w.out.flush()
-	rest, ending := w.out.rest, then == closes
+	rest, broken := w.out.rest, then == breaks
+	ending := then == closes || broken
 	switch {
-	case then == aborts:
-		_ = c.Abort() // or it has ended
-		return then   // a context cannot be told to forget a hijacker
 	case then == streams:
 		moved := h.move(c, func(n net.Conn) (bool, error) {
 			writer := bufio.NewWriter(n)
@@ -453,8 +462,11 @@ func (h *Handler) finish(c *quoit.Conn, w *work, then after) after {
 		then = moves
 	case then == moves:
 		h.move(c, nil)
-	case then == closes:
+	case ending:
 		_ = c.Close() // or the peer has gone
+	}
+	if broken {
+		return then // a context cannot be told to forget a hijacker, and that of a request that has timed out is its handler's
 	}
 	w.reset()
 	w.out.conn, w.out.rest = nil, nil

@@ -46,8 +46,8 @@ func Blocking(blocks func(r *http.Request) bool) Option {
 	return func(h *Handler) { h.blocks = blocks }
 }
 
-// RequestLimit sets the most bytes, head and body, of a request that is served on the loop. It must be below
-// quoit.WithInboundLimit, whose default is 64 KiB. Default: 32 KiB.
+// RequestLimit sets the most bytes, head and body, of a request that is served on the loop. More than
+// quoit.WithInboundLimit, whose default is 64 KiB, is an error of quoit.Start. Default: 32 KiB.
 func RequestLimit(bytes int) Option { return func(h *Handler) { h.limit = bytes } }
 
 // WithServer sets the http.Server for connections that leave the loops: its limits, timeouts, logger and so on. Its
@@ -190,6 +190,9 @@ func (w *work) done() {
 		works.Put(w)
 	}
 }
+
+// Gathers implements quoit.Gatherer.
+func (h *Handler) Gathers() int { return h.limit }
 
 // OnOpen implements quoit.Handler.
 func (h *Handler) OnOpen(c *quoit.Conn) {
