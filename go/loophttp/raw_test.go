@@ -162,7 +162,9 @@ func TestRawResponsesAsNetHTTP(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		var status int
 		if _, none := fmt.Sscan(r.URL.RawQuery, &status); none == nil {
-			w.Header().Set("X-Method", r.Method)
+			for _, name := range []string{"X-Method", "Vary", "A-First", "Zed", "Content-Language", "Etag", "Link"} {
+				w.Header()[name] = []string{r.Method, name}
+			}
 			w.WriteHeader(status)
 		}
 		fmt.Fprintf(w, "%s %q %q %q %q %v %d %v %v %v", r.Method, r.RequestURI, r.URL, r.Host, body, err, r.ContentLength,

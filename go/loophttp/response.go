@@ -40,6 +40,7 @@ type responseWriter struct {
 	identity bool     // which is that the body ends with the connection
 	declared []string // trailers
 	prefixed bool     // the header had some of http.TrailerPrefix
+	names    []string // memory of inOrder
 
 	body *bytes.Buffer
 	out  []byte
@@ -82,19 +83,30 @@ func (w *responseWriter) WriteHeader(status int) {
 		w.freeze()
 	default:
 		w.out = statusLine(w.out, status)
-		for name, values := range w.header {
+		for _, name := range w.inOrder(w.header) {
 			if name != "Content-Length" && name != "Transfer-Encoding" {
-				w.out = field(w.out, name, values)
+				w.out = field(w.out, name, w.header[name])
 			}
 		}
 		w.out = append(w.out, "\r\n"...)
 	}
 }
 
+// inOrder are the names of a header in the order in which net/http writes them, as long as it is not called again.
+func (w *responseWriter) inOrder(header http.Header) []string {
+	w.names = w.names[:0]
+	for name := range header {
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+	return w.names
+}
+
 // freeze takes the header as it is now.
 func (w *responseWriter) freeze() {
 	allowed := bodyAllowed(w.status)
-	for name, values := range w.header {
+	for _, name := range w.inOrder(w.header) {
+		values := w.header[name]
 		switch name {
 		case "Content-Length":
 			w.setLength(values)
@@ -296,8 +308,8 @@ func (w *responseWriter) finish(ends bool) (closes bool) {
 			out = append(out, "\r\n"...)
 		}
 		out = append(out, "0\r\n"...)
-		for name, values := range trailers {
-			out = field(out, name, values)
+		for _, name := range w.inOrder(trailers) {
+			out = field(out, name, trailers[name])
 		}
 		out = append(out, "\r\n"...)
 	case allowed && !head:
