@@ -1,7 +1,6 @@
 //! `TcpSocket`: options first, then it listens or connects.
 
 use std::io::{ErrorKind, Read};
-use std::os::fd::AsRawFd;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -64,31 +63,10 @@ scenario! {
     }
 }
 
-/// Of the socket below a stream of either kind, whose descriptor only tokio's gives away: the peer's side says no more than its
-/// address, so what was inherited is asked of a listener's own connections.
-fn option(descriptor: &impl AsRawFd, level: i32, name: i32) -> i32 {
-    let mut value: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most an int, for which there is room.
-    let result = unsafe {
-        libc::getsockopt(
-            descriptor.as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    assert_eq!(result, 0);
-    value
-}
-
 scenario! {
-    fn what_was_set_is_there_before_it_listens(says) {
+    fn what_connects_or_is_accepted_has_the_options(says) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_nodelay(false).unwrap();
-        socket.set_keepalive(true).unwrap();
-        says.note(format!("{}", option(&socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE)));
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(16).unwrap();
         let at = listener.local_addr().unwrap();
@@ -166,15 +144,11 @@ async fn end_of(mut peer: std::net::TcpStream) -> Result<usize, ErrorKind> {
 
 scenario! {
     fn without_lingering_the_peer_sees_a_reset(says) {
-        let (_listener, at) = {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let at = listener.local_addr().unwrap();
-            (listener, at)
-        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_zero_linger().unwrap();
-        let stream = socket.connect(at).await.unwrap();
-        let (peer, _) = _listener.accept().unwrap();
+        let stream = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
         drop(stream);
         says.note(format!("connected: {:?}", end_of(peer).await));
 
