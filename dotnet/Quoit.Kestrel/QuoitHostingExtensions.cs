@@ -53,17 +53,17 @@ public static class QuoitHostingExtensions
         services.TryAddSingleton<QuoitTransportFactory>();
         // Kestrel asks the last one first. That of sockets must be there before, as Kestrel adds it only if it is alone.
         services.TryAddSingleton<IConnectionListenerFactory, SocketTransportFactory>();
-        services.AddSingleton<IConnectionListenerFactory>(static provider => Face.Of(provider));
-        services.TryAddSingleton<IConnectionFactory>(static provider => Face.Of(provider));
+        services.AddSingleton<IConnectionListenerFactory>(static provider => SharedTransport.Of(provider));
+        services.TryAddSingleton<IConnectionFactory>(static provider => SharedTransport.Of(provider));
         return services;
     }
 
     /// <summary>The transport, for who asks for what it can do. The host disposes whatever such a registration returns, and the
     /// factory may be the application's own, which goes on with it.</summary>
-    private sealed class Face(QuoitTransportFactory transport)
+    private sealed class SharedTransport(QuoitTransportFactory transport)
         : IConnectionListenerFactory, IConnectionListenerFactorySelector, IConnectionFactory
     {
-        public static Face Of(IServiceProvider provider) => new(provider.GetRequiredService<QuoitTransportFactory>());
+        public static SharedTransport Of(IServiceProvider provider) => new(provider.GetRequiredService<QuoitTransportFactory>());
 
         public bool CanBind(EndPoint endpoint) => transport.CanBind(endpoint);
 

@@ -108,11 +108,36 @@ impl Protocol {
     }
 }
 
+/// Why nothing was inherited that `--inherited` asks for.
+fn nothing_inherited() -> String {
+    let read = |name| std::env::var(name).unwrap_or_default();
+    let (sockets, process) = (read("LISTEN_FDS"), read("LISTEN_PID"));
+    let own = std::process::id().to_string();
+    if matches!(sockets.as_str(), "" | "0") || process == own {
+        return "no listening socket was inherited (LISTEN_FDS), as --inherited asks for; start the .socket unit in place of the \
+                service, or name an address with --listen"
+            .to_owned();
+    }
+    let process = if process.is_empty() {
+        "no process"
+    } else {
+        &process
+    };
+    format!(
+        "the sockets of LISTEN_FDS={sockets} are for {process} (LISTEN_PID), and not for this process, {own}; set LISTEN_PID to the \
+         process that becomes this one by exec(2), as sd_listen_fds(3) says"
+    )
+}
+
 /// Where metrics are served: whoever can connect reads them, so that a port alone is one of this host.
-fn metrics_address(text: &str) -> Result<Address, ParseAddressError> {
-    match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+fn metrics_address(text: &str) -> Result<Address, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    match port.parse::<u16>() {
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port)).into()),
-        Err(_) => text.parse(),
+        Err(_) if port.parse::<i128>().is_ok() => Err(format!(
+            "{port} is not a port from 0 to 65535; write, for example, 9100 or 127.0.0.1:9100"
+        )),
+        Err(_) => text.parse().map_err(|error: ParseAddressError| error.to_string()),
     }
 }
 
@@ -476,11 +501,7 @@ impl ServeArguments {
             let inherited = listen::inherited().map_err(|error| error.to_string())?;
             listens.extend(inherited.into_iter().map(Listen::Socket));
             if common.inherited && listens.is_empty() {
-                return Err(
-                    "no listening socket was inherited (LISTEN_FDS), as --inherited asks for; start the \
-                            .socket unit in place of the service, or name an address with --listen"
-                        .to_owned(),
-                );
+                return Err(nothing_inherited());
             }
         }
         if listens.is_empty() {

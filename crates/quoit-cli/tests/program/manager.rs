@@ -244,7 +244,21 @@ fn what_is_wrong_with_inherited_sockets_is_one_line() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         TcpStream::connect(listener.local_addr().unwrap()).unwrap()
     };
+    let meant_for = |process: Option<&str>| {
+        let mut command = quoit("serve http --inherited");
+        command.env("LISTEN_FDS", "2").env_remove("LISTEN_PID");
+        command.envs(process.map(|process| ("LISTEN_PID", process)));
+        command
+    };
     for (mut command, expected) in [
+        (
+            meant_for(None),
+            "the sockets of LISTEN_FDS=2 are for no process (LISTEN_PID), and not for this process, ",
+        ),
+        (
+            meant_for(Some("1")),
+            "the sockets of LISTEN_FDS=2 are for 1 (LISTEN_PID), and not for this process, ",
+        ),
         (
             with_inherited(stream, "1", "http --inherited"),
             "cannot listen on descriptor 3: the socket does not listen; call listen(2) before handing it over",

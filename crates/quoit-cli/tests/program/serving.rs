@@ -222,9 +222,17 @@ fn a_port_of_metrics_alone_is_one_of_this_host() {
         let metrics = server.message("metrics on ");
         assert!(metrics.starts_with(bound), "{given}: {metrics}");
     }
-    for wrong in [":99999", "nowhere", ":"] {
+    for (wrong, said) in [
+        ("99999", "99999 is not a port from 0 to 65535"),
+        (":99999", "99999 is not a port from 0 to 65535"),
+        ("65536", "65536 is not a port from 0 to 65535"),
+        ("nowhere", "the port is missing"),
+        (":", "\"\" is not a port"),
+    ] {
         let output = quoit(&format!("serve echo --metrics {wrong}")).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(said), "{wrong}: {text}");
     }
 }
 

@@ -25,8 +25,8 @@ From many machines, each with a number of its own, and then their reports as one
   quoit load merge 0.json 1.json 2.json 3.json
 
 Exit status: 0 if every reply was right, 1 if the run failed or its figures are invalid (any error),
-2 for wrong usage. An interrupt (SIGINT or SIGTERM) ends the run early and still reports what was measured; a second
-one ends it at once.";
+2 for wrong usage. SIGINT and SIGTERM end the run early, and what was measured is still reported; a second
+SIGINT ends it at once.";
 
 pub(super) const MERGE_EXAMPLES: &str = "\
 Examples:
@@ -123,8 +123,8 @@ duplicated or out of order: `quoit serve udp-sink`, and with --echo this program
 ends when shutdown datagrams of all senders have come; they say how much each sender has sent.
 
 Exit status: 0 after a run, whatever was lost; 1 if it failed, if a reply was wrong or if none came;
-2 for wrong usage. An interrupt (SIGINT or SIGTERM) ends the run early, with its shutdown datagrams; a second
-one at once.";
+2 for wrong usage. SIGINT and SIGTERM end the run early, with its shutdown datagrams; a second SIGINT
+ends it at once.";
 
 pub(super) const UDP_JSON_FIELDS: &str = "\
 Fields of the JSON object (units in the names; null: nothing to say; docs/load.md says more):

@@ -82,16 +82,15 @@ pub(super) fn publish(
     Ok(report.ended.invalid)
 }
 
-/// A flag that an interrupt sets, or who ends processes (`timeout`, a service manager, Kubernetes). The second signal ends the
-/// program at once.
+/// A flag that an interrupt sets, or who ends processes (`timeout`, a service manager, Kubernetes). A second interrupt ends the
+/// program at once. A second SIGTERM does not: timeout(1) sends it to its command, and then to its process group, which that is in.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, LoadError> {
     let stop = Arc::new(AtomicBool::new(false));
-    for (signal, status) in [(SIGINT, 130), (SIGTERM, 143)] {
-        // Registered first, it sees the flag of the first one.
-        flag::register_conditional_shutdown(signal, status, stop.clone())
-            .and_then(|_| flag::register(signal, stop.clone()))
-            .map_err(|error| LoadError::new(format!("cannot handle signal {signal}: {error}")))?;
-    }
+    // Registered first, it sees the flag of the first one.
+    flag::register_conditional_shutdown(SIGINT, 130, stop.clone())
+        .and_then(|_| flag::register(SIGINT, stop.clone()))
+        .and_then(|_| flag::register(SIGTERM, stop.clone()))
+        .map_err(|error| LoadError::new(format!("cannot handle SIGINT and SIGTERM: {error}")))?;
     Ok(stop)
 }
 

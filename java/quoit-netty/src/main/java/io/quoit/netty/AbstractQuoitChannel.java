@@ -87,7 +87,7 @@ abstract class AbstractQuoitChannel extends AbstractChannel {
     void registered() throws Exception {}
 
     /**
-     * {@inheritDoc} A native connection cannot leave its loop: a channel that has one is closed.
+     * {@inheritDoc} What is native cannot leave its loop: a channel that has a connection, or is bound, is closed.
      */
     @Override
     protected void doDeregister() throws Exception {

@@ -28,12 +28,19 @@ enum KernelOption {
     DEFER_ACCEPT(QuoitChannelOption.TCP_DEFER_ACCEPT, Descriptors.IPPROTO_TCP, Descriptors.TCP_DEFER_ACCEPT),
     FAST_OPEN(ChannelOption.TCP_FASTOPEN, Descriptors.IPPROTO_TCP, Descriptors.TCP_FASTOPEN);
 
+    private static final String OF_EPOLL = "io.netty.channel.epoll.EpollChannelOption#";
+    private static final String OF_IO_URING = "io.netty.channel.uring.IoUringChannelOption#";
     private static final Map<ChannelOption<?>, KernelOption> BY_OPTION;
 
     static {
         Map<ChannelOption<?>, KernelOption> all = new LinkedHashMap<>();
         for (KernelOption option : values()) {
             all.put(option.option, option);
+            String name = option.option.name();
+            if (name.startsWith(OF_EPOLL)) {
+                // Netty's io_uring transport has them once more, under names of its own.
+                all.put(ChannelOption.valueOf(OF_IO_URING + name.substring(OF_EPOLL.length())), option);
+            }
         }
         BY_OPTION = Collections.unmodifiableMap(all);
     }

@@ -20,9 +20,11 @@ import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.unix.DomainSocketReadMode;
 import io.netty.channel.unix.UnixChannelOption;
+import io.netty.channel.uring.IoUringChannelOption;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
@@ -92,6 +94,37 @@ class OptionsTest {
         // As docs/netty.md lists them, but for TCP_FASTOPEN of a Unix server, which epoll keeps and does not use.
         assertEquals(Set.of("EPOLL_MODE", "IP_BIND_ADDRESS_NO_PORT", "TCP_FASTOPEN", "TCP_FASTOPEN_CONNECT"), unknown);
         assertEquals(Set.of("IP_RECVORIGDSTADDR", "TCP_MD5SIG"), unsupported);
+    }
+
+    private static <T> void assertTaken(Channel channel, ChannelOption<T> option, T value) {
+        assertTrue(channel.config().setOption(option, value), option.name());
+        assertEquals(value, channel.config().getOption(option), option.name());
+    }
+
+    /** Which that transport has under names of its own, so that a program that comes from it would lose them silently. */
+    @Test
+    void thoseOfNettysIoUringTransportAreTheSame() {
+        Channel client = new QuoitSocketChannel();
+        assertTaken(client, IoUringChannelOption.TCP_CORK, true);
+        assertTaken(client, IoUringChannelOption.TCP_NOTSENT_LOWAT, 4096L);
+        assertTaken(client, IoUringChannelOption.TCP_KEEPIDLE, 33);
+        assertTaken(client, IoUringChannelOption.TCP_KEEPINTVL, 7);
+        assertTaken(client, IoUringChannelOption.TCP_KEEPCNT, 5);
+        assertTaken(client, IoUringChannelOption.TCP_USER_TIMEOUT, 12_345);
+        assertTaken(client, IoUringChannelOption.TCP_QUICKACK, true);
+        assertEquals(33, client.config().getOption(EpollChannelOption.TCP_KEEPIDLE));
+        assertFalse(client.config().setOption(IoUringChannelOption.IO_URING_BUFFER_GROUP_ID, (short) 1));
+        assertFalse(client.config().setOption(IoUringChannelOption.IO_URING_WRITE_ZERO_COPY_THRESHOLD, 1));
+        Channel server = new QuoitServerSocketChannel();
+        assertTaken(server, IoUringChannelOption.TCP_DEFER_ACCEPT, 3);
+        assertTaken(server, IoUringChannelOption.IP_FREEBIND, true);
+        assertTaken(server, IoUringChannelOption.IP_TRANSPARENT, true);
+        Channel datagram = new QuoitDatagramChannel();
+        assertTaken(datagram, IoUringChannelOption.MAX_DATAGRAM_PAYLOAD_SIZE, 1500);
+        assertTaken(datagram, IoUringChannelOption.IP_MULTICAST_ALL, true);
+        for (Channel made : List.of(client, server, datagram)) {
+            made.unsafe().closeForcibly();
+        }
     }
 
     @Test
