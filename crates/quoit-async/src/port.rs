@@ -371,7 +371,8 @@ impl Port {
         &self,
         cx: &mut Context<'_>,
         interest: tokio::io::Interest,
-        [reads, writes]: &mut [Option<WaiterKey>; 2],
+        reads: &mut Option<WaiterKey>,
+        writes: &mut Option<WaiterKey>,
     ) -> Poll<tokio::io::Ready> {
         use tokio::io::Ready;
 

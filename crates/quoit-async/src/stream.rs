@@ -268,10 +268,8 @@ impl Owner {
         poll_fn(|cx| {
             within_budget(cx, |cx| {
                 let held = reader.is_some_and(Reader::holds_bytes);
-                let mut keys = [reads.key, writes.key];
-                let ready = self.link.poll_ready(cx, interest, held, &mut keys);
-                [reads.key, writes.key] = keys;
-                ready
+                self.link
+                    .poll_ready(cx, interest, held, &mut reads.key, &mut writes.key)
             })
         })
         .await

@@ -126,6 +126,26 @@ pub(crate) struct Shortfall {
 }
 
 impl State {
+    /// Whether a read would not wait.
+    fn is_readable(&self) -> bool {
+        !self.received.is_empty() || self.has_received_all()
+    }
+
+    /// Whether nothing comes behind what was received.
+    fn has_received_all(&self) -> bool {
+        self.end_of_stream || self.closed
+    }
+
+    /// Whether a write would not wait.
+    fn is_writable(&self) -> bool {
+        self.has_room() || self.sends_no_more()
+    }
+
+    /// Whether a write would fail.
+    fn sends_no_more(&self) -> bool {
+        self.closed || self.shut_down.is_some() || self.send_failed
+    }
+
     /// Whether a write would find room.
     fn has_room(&self) -> bool {
         !self.full && self.left_bytes < MOST_LEFT && self.left.len() < PIECES_LEFT

@@ -123,7 +123,7 @@ impl Link {
         future: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        if !state.received.is_empty() || state.end_of_stream || state.closed {
+        if state.is_readable() {
             return Poll::Ready(());
         }
         let before = match future {
@@ -170,7 +170,7 @@ impl Link {
         if let Some(failure) = state.failure.take() {
             return Err(failure.into());
         }
-        if state.closed || state.shut_down.is_some() || state.send_failed {
+        if state.sends_no_more() {
             return Err(Errno::EPIPE.into());
         }
         Ok(())
@@ -289,7 +289,7 @@ impl Link {
         future: Option<&mut Option<WaiterKey>>,
     ) -> Poll<()> {
         let mut state = lock(&self.state);
-        if state.has_room() || state.closed || state.shut_down.is_some() || state.send_failed {
+        if state.is_writable() {
             return Poll::Ready(());
         }
         let before = match future {

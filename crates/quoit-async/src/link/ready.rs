@@ -12,18 +12,16 @@ impl State {
     /// Of what `interest` asks for. `held`: the reader has bytes of its own.
     fn ready(&self, interest: Interest, held: bool) -> Ready {
         let mut ready = Ready::EMPTY;
-        let ended = self.end_of_stream || self.closed;
-        if interest.is_readable() && (held || !self.received.is_empty() || ended) {
+        if interest.is_readable() && (held || self.is_readable()) {
             ready |= Ready::READABLE;
         }
-        if interest.is_readable() && ended {
+        if interest.is_readable() && self.has_received_all() {
             ready |= Ready::READ_CLOSED;
         }
-        let sends_no_more = self.closed || self.shut_down.is_some() || self.send_failed;
-        if interest.is_writable() && (self.has_room() || sends_no_more) {
+        if interest.is_writable() && self.is_writable() {
             ready |= Ready::WRITABLE;
         }
-        if interest.is_writable() && sends_no_more {
+        if interest.is_writable() && self.sends_no_more() {
             ready |= Ready::WRITE_CLOSED;
         }
         if interest.is_error() && self.failure.is_some() {
@@ -40,7 +38,8 @@ impl Link {
         cx: &mut Context<'_>,
         interest: Interest,
         held: bool,
-        [reads, writes]: &mut [Option<WaiterKey>; 2],
+        reads: &mut Option<WaiterKey>,
+        writes: &mut Option<WaiterKey>,
     ) -> Poll<Ready> {
         let mut state = lock(&self.state);
         let ready = state.ready(interest, held);

@@ -172,10 +172,9 @@ impl UdpSocket {
         });
         poll_fn(|cx| {
             within_budget(cx, |cx| {
-                let mut keys = [reads.key, writes.key];
-                let ready = self.port.poll_ready(cx, interest, &mut keys);
-                [reads.key, writes.key] = keys;
-                ready.map(Ok)
+                self.port
+                    .poll_ready(cx, interest, &mut reads.key, &mut writes.key)
+                    .map(Ok)
             })
         })
         .await
